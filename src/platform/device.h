@@ -1,0 +1,50 @@
+// What the library needs of a device, whatever its platform.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/attention_args.h"
+#include "jit/spec.h"
+
+namespace hipflash::platform {
+
+enum class Kind { cpu, hip, cuda };
+const char* to_string(Kind kind) noexcept;
+
+// What a plan may depend on. Comparable and free of pointers, so plans can be tested anywhere.
+struct DeviceFacts {
+  Kind kind = Kind::cpu;
+  int ordinal = 0;
+  std::string name;         // for people
+  std::string arch;         // as in jit::Spec::arch
+  int compute_units = 1;    // CPU: threads that the library uses
+  int wave_size = 1;        // lanes of a wave; 1 on the CPU
+  std::size_t shared_bytes = 0;    // LDS or shared memory that one block may use
+  std::size_t memory_bytes = 0;    // total memory
+  std::vector<std::string> notes;  // anything a user should know ("AVX-512 off: XCR0 lacks ZMM state")
+};
+
+// A loaded code object. Unloading happens in the destructor, after the work that uses it is done.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceFacts& facts() const noexcept = 0;
+
+  // Loads a code object; throws Error(LaunchFailed) if the device refuses it. Such a code object is
+  // then treated as a cache miss.
+  virtual std::shared_ptr<Module> load(const jit::CodeObject& code) = 0;
+};
+
+}  // namespace hipflash::platform
