@@ -1,0 +1,52 @@
+/// \file
+/// The user cache of code objects.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hipflash/export.h"
+
+namespace hipflash {
+
+/// Where a code object was found.
+enum class Tier : int { memory = 0, disk = 1, prebuilt = 2, compiled = 3 };
+
+/// "memory", "disk", "prebuilt" or "compiled".
+HIPFLASH_EXPORT const char* to_string(Tier tier) noexcept;
+
+/// Counters of one Context since it was made.
+struct CacheStats {
+  std::uint64_t memory_hits = 0;
+  std::uint64_t disk_hits = 0;
+  std::uint64_t prebuilt_hits = 0;
+  std::uint64_t compiles = 0;
+  std::uint64_t evictions = 0;  ///< Entries found damaged or refused by the device, and removed.
+};
+
+/// One entry of the user cache.
+struct CacheEntry {
+  std::string key;     ///< Hex.
+  std::string family;  ///< Kernel family.
+  std::string arch;
+  std::string label;   ///< For people: dtype, head dimension, features, tile.
+  std::uint64_t bytes = 0;      ///< Size on disk.
+  std::int64_t last_used = 0;   ///< Seconds since 1970.
+};
+
+/// The user cache: HIPFLASH_CACHE_DIR, else $XDG_CACHE_HOME/hipflash, else ~/.cache/hipflash.
+/// Functions throw Error CacheUnusable if it cannot be opened.
+namespace user_cache {
+
+HIPFLASH_EXPORT std::string path();
+HIPFLASH_EXPORT std::vector<CacheEntry> list();
+/// Checks every entry, removes the damaged ones and returns their keys or file names.
+HIPFLASH_EXPORT std::vector<std::string> verify();
+/// Removes the least recently used entries until at most `max_bytes` remain; returns how many.
+HIPFLASH_EXPORT std::size_t prune(std::uint64_t max_bytes);
+/// Removes every entry; returns how many.
+HIPFLASH_EXPORT std::size_t clear();
+
+}  // namespace user_cache
+}  // namespace hipflash

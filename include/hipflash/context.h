@@ -1,0 +1,114 @@
+/// \file
+/// Context: a device with its caches and settings. Plan: what solves one Problem there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hipflash/cache.h"
+#include "hipflash/device.h"
+#include "hipflash/error.h"
+#include "hipflash/problem.h"
+
+namespace hipflash {
+
+/// Settings of a Context. Empty or 0 means: what the environment says, else the default.
+/// The environment variables are described in README.md.
+struct ContextOptions {
+  std::string cache_dir;               ///< Instead of HIPFLASH_CACHE_DIR.
+  bool use_disk_cache = true;          ///< False: memory only.
+  std::vector<std::string> prebuilt;   ///< Searched before HIPFLASH_PREBUILT.
+  int threads = 0;                     ///< CPU only: threads to use; 0: one per available CPU.
+};
+
+/// Which kernel a Problem takes and why.
+struct Explanation {
+  std::string device;   ///< "cpu", "hip:0", ...
+  std::string arch;
+  std::string family;   ///< Kernel family.
+  std::string config;   ///< The tile config, as "name=value" pairs.
+  std::string reason;   ///< Why this family and config.
+  std::string key;      ///< Hex key of the code object.
+  std::string tier;     ///< Where the code object is now: memory, disk, prebuilt, or "none: ..." .
+  std::int64_t work_items = 0;       ///< GPU blocks or CPU work items.
+  int splits = 1;                    ///< Parts that the keys are split into.
+  std::size_t workspace_bytes = 0;   ///< Memory beyond inputs and outputs.
+
+  /// Several lines for people.
+  HIPFLASH_EXPORT std::string text() const;
+};
+
+/// Solves one Problem on one device. Cheap to copy; valid as long as any copy lives, also after its
+/// Context is gone. run() never compiles, waits for the device or takes a lock that blocks.
+class HIPFLASH_EXPORT Plan {
+ public:
+  /// Runs on `stream` (on the CPU: now). All pointers must be of this plan's Problem and device.
+  /// \throws Error InvalidArgument for a null or misaligned pointer; LaunchFailed.
+  void run(const TensorPointers& tensors, Stream stream = {}) const;
+
+  const Problem& problem() const noexcept;
+  /// How the kernel was found when the plan was made.
+  Tier tier() const noexcept;
+  double compile_ms() const noexcept;
+  double load_ms() const noexcept;
+  const Explanation& explanation() const noexcept;
+
+  struct Impl;
+  explicit Plan(std::shared_ptr<const Impl> impl) noexcept;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A device, its caches and settings. Thread-safe. Making one touches no device memory.
+///
+/// ```
+/// hipflash::Context ctx(hipflash::parse_device("hip:0"));
+/// hipflash::Plan plan = ctx.plan(problem);     // may compile
+/// for (...) plan.run(pointers, stream);        // only launches
+/// ```
+class HIPFLASH_EXPORT Context {
+ public:
+  /// On default_device(). \throws Error InvalidArgument for malformed settings.
+  Context();
+  /// \throws Error NoDevice if the device is not there, with the reason.
+  explicit Context(DeviceId device, const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const DeviceInfo& device() const noexcept;
+
+  /// The plan for a Problem; made once and remembered. May compile.
+  /// \throws Error InvalidArgument, NotSupported, CompileFailed.
+  Plan plan(const Problem& problem);
+
+  /// Which kernel the Problem takes, without compiling anything.
+  Explanation explain(const Problem& problem);
+
+  /// Called for each finished problem of prefetch(): how many are done, of how many, and the error of
+  /// this one or null. Called from other threads, one call at a time.
+  using Progress = std::function<void(std::size_t done, std::size_t total, const Error* error)>;
+
+  /// Makes the plans of all problems in the background, compiling on all cores, and returns at once.
+  void prefetch(std::vector<Problem> problems, Progress progress = {});
+  /// Waits until everything asked of prefetch() is done.
+  void wait_prefetch();
+
+  /// From now on a compile is an error (CompileFailed), as with HIPFLASH_STRICT=1.
+  void seal() noexcept;
+
+  CacheStats cache_stats() const;
+
+  struct Impl;
+  Impl& impl() noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hipflash
