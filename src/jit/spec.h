@@ -7,8 +7,8 @@
 
 namespace hipflash::jit {
 
-// Raised whenever the launcher and compiled kernels would disagree: a change of AttentionArgs, of an
-// entry point's signature or of the meaning of an argument. Part of every key.
+// Raised whenever the launcher and compiled kernels would disagree: a change of AttentionArgs, of
+// an entry point's signature or of the meaning of an argument. Part of every key.
 inline constexpr int kLauncherAbi = 1;
 
 // Who turns source text into a code object.
@@ -16,11 +16,11 @@ enum class CompilerKind { host, hiprtc, nvrtc };
 
 struct Spec {
   CompilerKind compiler = CompilerKind::host;
-  std::string family;    // path below kernel_sources/, such as "cpu/attention_forward.cpp"
-  std::string arch;      // with feature flags: "cpu-avx512", "gfx942:sramecc+:xnack-", "sm_90a"
-  std::string facts;     // the members of `struct Spec` in the kernel text, one per line
+  std::string family;  // path below kernel_sources/, such as "cpu/attention_forward.cpp"
+  std::string arch;    // with feature flags: "cpu-avx512", "gfx942:sramecc+:xnack-", "sm_90a"
+  std::string facts;   // the members of `struct Spec` in the kernel text, one per line
   std::vector<std::string> options;  // for the compiler, without the architecture of GPU compilers
-  std::string label;     // for people: "f16 d128 causal, 64x256"; not part of the key
+  std::string label;                 // for people: "f16 d128 causal, 64x256"; not part of the key
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
@@ -34,7 +34,7 @@ struct CodeObject {
   std::string key;               // hex
   std::vector<std::byte> bytes;  // hsaco, cubin or shared object
   Tier tier = Tier::compiled;
-  double compile_ms = 0.0;       // spent compiling for this call, 0 when found
+  double compile_ms = 0.0;  // spent compiling for this call, 0 when found
 };
 
 }  // namespace hipflash::jit

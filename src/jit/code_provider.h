@@ -1,0 +1,94 @@
+// The way from a Spec to its code object: memory, user cache, prebuilt files, compiler.
+//
+// One compile per key, whoever asks: threads of this process share a future, processes share the
+// user cache and a file lock per key. Thread-safe. Works in a child after fork: what the parent had
+// under way is forgotten there and made again if asked for.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/compiler.h"
+#include "jit/spec.h"
+
+namespace hipflash::jit {
+
+struct ProviderOptions {
+  std::string cache_dir;  // user cache; empty: none
+  std::uint64_t cache_max_bytes = std::uint64_t{1} << 30;
+  std::uint64_t cache_max_entries = 65536;
+  std::uint64_t memory_max_bytes = std::uint64_t{64} << 20;  // code objects kept in memory
+  std::vector<std::string> prebuilt;  // pack files or folders, in order of preference, read-only
+  CompileMode mode = CompileMode::automatic;
+  CompileLimits limits;
+  unsigned threads = 0;  // for get_async; 0: one per processor
+  bool strict = false;   // get() never compiles, only get_async() does
+};
+
+// What the environment says: HIPFLASH_CACHE_DIR (or the XDG default), HIPFLASH_CACHE_MAX,
+// HIPFLASH_PREBUILT, HIPFLASH_COMPILE, HIPFLASH_COMPILE_TIMEOUT, HIPFLASH_STRICT.
+ProviderOptions provider_options_from_settings();
+
+// Counted since the provider was made, in this process.
+struct ProviderCounters {
+  std::uint64_t memory_hits = 0;
+  std::uint64_t disk_hits = 0;
+  std::uint64_t prebuilt_hits = 0;
+  std::uint64_t compiles = 0;
+  std::uint64_t failures = 0;   // compiles that threw
+  std::uint64_t evictions = 0;  // entries dropped because they would not load
+  double compile_ms = 0.0;      // sum
+};
+
+// A compiler as `info` shows it.
+struct CompilerState {
+  bool available = false;
+  std::string description;  // when available
+  std::string identity;     // when available
+  std::string trouble;      // when not: why
+};
+
+class CodeProvider {
+ public:
+  explicit CodeProvider(ProviderOptions options);
+  ~CodeProvider();  // waits for compiles that are running
+  CodeProvider(const CodeProvider&) = delete;
+  CodeProvider& operator=(const CodeProvider&) = delete;
+
+  // The code object, compiled on this thread if need be. Throws Error(CompileFailed) with the log;
+  // Error(NotSupported) when compiling is switched off (mode never, strict, sealed), naming the
+  // spec and what would add it.
+  CodeObject get(const Spec& spec);
+
+  // The same in the background. A later get() of the same spec takes over a job that still waits.
+  std::shared_future<CodeObject> get_async(const Spec& spec);
+
+  // Where get() would find it, Tier::compiled meaning that it would compile; empty when it would
+  // throw. Neither compiles nor loads anything.
+  std::optional<Tier> find(const Spec& spec);
+
+  // Hex. Without a compiler the identity part is "none".
+  std::string key(const Spec& spec);
+
+  // Forgets an object that a device would not load, in memory and in the user cache. Prebuilt
+  // objects of that key are passed over from then on.
+  void evict(const std::string& key);
+
+  // From now on a compile is an error, in get_async() too. Cannot be undone.
+  void seal() noexcept;
+  bool sealed() const noexcept;
+
+  CompilerState compiler_state(CompilerKind kind);
+  ProviderCounters counters() const;
+  const ProviderOptions& options() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hipflash::jit
