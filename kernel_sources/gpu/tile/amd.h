@@ -1,0 +1,201 @@
+// What every AMD GPU has in common: qualifiers, vectors of registers, lanes, raw buffers, barriers.
+//
+// tile/host.h defines the same names for the host. Instructions that only some architectures have
+// are in the file of their matrix unit (mfma.h, wmma_gfx11.h, wmma_gfx12.h, dot.h).
+#pragma once
+
+#define HF_DEVICE static __device__ inline __attribute__((always_inline))
+#define HF_MEMBER __device__ inline __attribute__((always_inline))
+#define HF_UNROLL _Pragma("unroll")
+#define HF_KERNEL extern "C" __global__
+// Memory of the block; one per kernel.
+#define HF_SHARED(name, bytes) __shared__ __attribute__((aligned(1024))) char name[bytes]
+
+namespace hipflash {
+
+using u32 = unsigned;
+using u16 = unsigned short;
+using u32x2 = u32 __attribute__((ext_vector_type(2)));
+using u32x3 = u32 __attribute__((ext_vector_type(3)));
+using u32x4 = u32 __attribute__((ext_vector_type(4)));
+using u32x8 = u32 __attribute__((ext_vector_type(8)));
+using i32x4 = int __attribute__((ext_vector_type(4)));
+using f32x4 = float __attribute__((ext_vector_type(4)));
+using f32x8 = float __attribute__((ext_vector_type(8)));
+using f32x16 = float __attribute__((ext_vector_type(16)));
+using f16x2 = _Float16 __attribute__((ext_vector_type(2)));
+
+#if defined(__GFX9__)
+constexpr int kWave = 64;  // lanes
+#else
+constexpr int kWave = 32;
+#endif
+
+constexpr float kInfinity = __builtin_inff();
+
+// ---- bits
+// ------------------------------------------------------------------------------------------ Never
+// bit_cast an element of a vector in place: clang reads element 0. Passing it by value is safe.
+HF_DEVICE u32 bits(float x) {
+  return __builtin_bit_cast(u32, x);
+}
+HF_DEVICE float from_bits(u32 x) {
+  return __builtin_bit_cast(float, x);
+}
+
+// {bytes of a, bytes of b}: the low, or the high, 16 bits of both words side by side.
+HF_DEVICE u32 low_halves(u32 a, u32 b) {
+  return __builtin_amdgcn_perm(b, a, 0x05040100u);
+}
+HF_DEVICE u32 high_halves(u32 a, u32 b) {
+  return __builtin_amdgcn_perm(b, a, 0x07060302u);
+}
+
+// ---- lanes
+// -----------------------------------------------------------------------------------------
+HF_DEVICE int thread_id() {
+  return static_cast<int>(threadIdx.x);
+}
+HF_DEVICE int lane_id() {
+  return static_cast<int>(threadIdx.x) & (kWave - 1);
+}
+HF_DEVICE int block_id() {
+  return static_cast<int>(blockIdx.x);
+}
+
+// A value that is the same in all lanes, moved to a scalar register: loops over it are scalar.
+HF_DEVICE int uniform(int x) {
+  return __builtin_amdgcn_readfirstlane(x);
+}
+
+HF_DEVICE int wave_id() {
+  return uniform(static_cast<int>(threadIdx.x) / kWave);
+}
+
+// The value that lane (this lane ^ mask) holds.
+HF_DEVICE float lane_xor(float x, int mask) {
+  const int from = (lane_id() ^ mask) * 4;
+  return from_bits(static_cast<u32>(__builtin_amdgcn_ds_bpermute(from, static_cast<int>(bits(x)))));
+}
+
+// True if the condition holds in any lane of the wave.
+HF_DEVICE bool any_lane(bool condition) {
+#if !__has_builtin(__builtin_amdgcn_ballot_w64)
+  return __builtin_amdgcn_uicmp(static_cast<u32>(condition), 0u, 33) != 0;  // not equal
+#elif defined(__GFX9__)
+  return __builtin_amdgcn_ballot_w64(condition) != 0;
+#else
+  return __builtin_amdgcn_ballot_w32(condition) != 0;
+#endif
+}
+
+// ---- the block
+// --------------------------------------------------------------------------------------- All waves
+// of the block arrive here with their shared memory accesses done. Unlike __syncthreads() it leaves
+// global loads in flight.
+HF_DEVICE void barrier() {
+#if defined(__GFX12__)
+  asm volatile("s_wait_dscnt 0x0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" ::: "memory");
+#else
+  asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory");
+#endif
+}
+
+// The compiler's scheduler moves nothing across: it keeps the written order of a hot loop.
+HF_DEVICE void fence() {
+#if __has_builtin(__builtin_amdgcn_sched_barrier)
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+// ---- raw buffers
+// ---------------------------------------------------------------------------------------- Declared
+// by the intrinsics' names, which every compiler since ROCm 4 knows.
+__device__ u32 raw_load1(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.i32");
+__device__ u32x2 raw_load2(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v2i32");
+__device__ u32x3 raw_load3(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v3i32");
+__device__ u32x4 raw_load4(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+__device__ void raw_store1(u32, i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.store.i32");
+__device__ void raw_store4(u32x4, i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+
+// `bytes` bytes at a uniform address. Words past the end read as 0 and are not written, so tails
+// need no code. Offsets must be in the vector operand: whether a scalar offset is checked differs
+// between architectures.
+struct Buffer {
+  i32x4 words;
+};
+
+HF_DEVICE Buffer make_buffer(const void* base, int bytes) {
+#if defined(__GFX12__) || defined(__GFX11__)
+  constexpr int kFormat = 0x31004000;
+#elif defined(__GFX10__)
+  constexpr int kFormat = 0x31014000;
+#else
+  constexpr int kFormat = 0x00020000;
+#endif
+  const unsigned long long address = reinterpret_cast<unsigned long long>(base);
+  return {
+      i32x4{static_cast<int>(address), static_cast<int>(address >> 32) & 0xffff, bytes, kFormat}};
+}
+
+// An offset that is past the end of every buffer.
+constexpr int kNowhere = 0x7ffffff0;
+
+HF_DEVICE u32 load1(Buffer buffer, int offset) {
+  return raw_load1(buffer.words, offset, 0, 0);
+}
+HF_DEVICE u32x2 load2(Buffer buffer, int offset) {
+  return raw_load2(buffer.words, offset, 0, 0);
+}
+HF_DEVICE u32x3 load3(Buffer buffer, int offset) {
+  return raw_load3(buffer.words, offset, 0, 0);
+}
+HF_DEVICE u32x4 load4(Buffer buffer, int offset) {
+  return raw_load4(buffer.words, offset, 0, 0);
+}
+HF_DEVICE void store1(Buffer buffer, int offset, u32 x) {
+  raw_store1(x, buffer.words, offset, 0, 0);
+}
+HF_DEVICE void store4(Buffer buffer, int offset, u32x4 x) {
+  raw_store4(x, buffer.words, offset, 0, 0);
+}
+
+// ---- arithmetic
+// --------------------------------------------------------------------------------------------
+#if __has_builtin(__builtin_amdgcn_exp2f)
+HF_DEVICE float hf_exp2(float x) {
+  return __builtin_amdgcn_exp2f(x);
+}
+#else
+HF_DEVICE float hf_exp2(float x) {
+  return __builtin_exp2f(x);
+}
+#endif
+#if __has_builtin(__builtin_amdgcn_logf)
+HF_DEVICE float hf_log2(float x) {
+  return __builtin_amdgcn_logf(x);
+}
+#else
+HF_DEVICE float hf_log2(float x) {
+  return __builtin_log2f(x);
+}
+#endif
+HF_DEVICE float hf_abs(float x) {
+  return __builtin_fabsf(x);
+}
+HF_DEVICE float hf_fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+HF_DEVICE float hf_max(float a, float b) {
+  return __builtin_fmaxf(a, b);
+}  // the other one if NaN
+
+// 1 - 2 / (1 + e^2x) loses everything near 0, where the odd series x - x^3/3 + 2x^5/15 takes over.
+HF_DEVICE float hf_tanh(float x) {
+  const float y = 1.0f - 2.0f * __builtin_amdgcn_rcpf(1.0f + hf_exp2(x * 2.8853900817779268f));
+  const float xx = x * x;
+  const float series = x * hf_fma(xx, hf_fma(xx, 0.13333333f, -0.33333333f), 1.0f);
+  return hf_abs(x) < 0.1f ? series : y;
+}
+
+}  // namespace hipflash
