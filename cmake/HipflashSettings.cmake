@@ -1,0 +1,29 @@
+# How everything is compiled: the language, warnings, sanitizers. `hipflash_settings` carries it to
+# the project's own targets only; users of the library get none of it.
+
+set(HIPFLASH_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+option(HIPFLASH_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+add_library(hipflash_settings INTERFACE)
+target_compile_features(hipflash_settings INTERFACE cxx_std_20)
+target_compile_options(
+  hipflash_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                              -Wold-style-cast -Wimplicit-fallthrough)
+target_compile_options(hipflash_settings INTERFACE $<$<BOOL:${HIPFLASH_WARNINGS_AS_ERRORS}>:-Werror>)
+
+if(HIPFLASH_SANITIZE)
+  target_compile_options(hipflash_settings INTERFACE -fsanitize=${HIPFLASH_SANITIZE} -fno-sanitize-recover=all
+                                                     -fno-omit-frame-pointer)
+  target_link_options(hipflash_settings INTERFACE -fsanitize=${HIPFLASH_SANITIZE})
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)

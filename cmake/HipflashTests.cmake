@@ -1,0 +1,60 @@
+# One program per folder of tests/, from every .cpp in it. A folder may hold a suite.cmake, included
+# after its target `hipflash_<folder>_tests` is made, and programs of its own in *_program.cpp, built
+# beside the tests under their file's name.
+
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+set(HIPFLASH_TEST_DIR "${PROJECT_BINARY_DIR}/tests")
+set(HIPFLASH_TEST_ENVIRONMENT "HIPFLASH_CACHE_DIR=${PROJECT_BINARY_DIR}/test-cache")
+
+function(hipflash_test_program name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE HIPFLASH_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             HIPFLASH_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${name} PRIVATE hipflash_internal hipflash_settings)
+  if(TARGET hipflash_cli)
+    target_link_libraries(${name} PRIVATE hipflash_cli)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${HIPFLASH_TEST_DIR}")
+endfunction()
+
+function(hipflash_test_suite folder)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp")
+  set(programs ${sources})
+  list(FILTER programs INCLUDE REGEX "_program\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_program\\.cpp$")
+  if(NOT sources)
+    return()
+  endif()
+  set(target hipflash_${folder}_tests)
+  hipflash_test_program(${target} ${sources})
+  target_link_libraries(${target} PRIVATE GTest::gtest GTest::gmock)
+  if(NOT "${PROJECT_SOURCE_DIR}/tests/${folder}/main.cpp" IN_LIST sources)
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  endif()
+  foreach(program ${programs})
+    get_filename_component(name "${program}" NAME_WE)
+    hipflash_test_program(${name} "${program}")
+    add_dependencies(${target} ${name})
+  endforeach()
+  foreach(tool hipflash-compile hipflash_command)
+    if(TARGET ${tool})
+      add_dependencies(${target} ${tool})
+    endif()
+  endforeach()
+  gtest_discover_tests(
+    ${target}
+    TEST_PREFIX "${folder}."
+    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT "${HIPFLASH_TEST_ENVIRONMENT}")
+  include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
+endfunction()
+
+foreach(folder unit cache jit numerics cli)
+  hipflash_test_suite(${folder})
+endforeach()
+include("${PROJECT_SOURCE_DIR}/tests/install/install.cmake" OPTIONAL)
