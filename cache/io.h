@@ -44,6 +44,12 @@ class File {
   explicit operator bool() const noexcept { return fd_ >= 0; }
   /// 0, or the errno of close(2): network file systems report a full disk here.
   int close() noexcept;
+  /// Gives the descriptor away.
+  int release() noexcept {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
 
  private:
   int fd_;
@@ -58,8 +64,10 @@ int write_all(int fd, ByteView data) noexcept;
 /// Reads up to `limit` bytes until the end of the file. 0 or an errno.
 int read_up_to(int fd, std::size_t limit, Bytes& out);
 
-/// The file's directory entry made durable. 0 or an errno; file systems that cannot sync a
-/// directory count as done.
+/// fsync(2), retried on EINTR. 0 or an errno; file systems that cannot sync count as done.
+int sync_file(int fd) noexcept;
+
+/// The names in a directory made durable. 0 or an errno, as for sync_file().
 int sync_directory(const std::filesystem::path& directory) noexcept;
 
 /// "No space left on device" for ENOSPC, thread-safe.

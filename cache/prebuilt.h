@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -46,15 +47,15 @@ class Prebuilt {
   };
 
   void build_index();
-  std::optional<Entry> load(const std::filesystem::path& file, const std::string& key,
-                            const std::string& spec_id);
+  std::optional<Entry> load(const std::filesystem::path& file, const std::string& spec_id);
+  void log_fault(const std::filesystem::path& file, const std::string& reason);
 
   std::vector<std::filesystem::path> folders_;
   std::vector<Refusal> refused_;
   std::mutex mutex_;  // guards what follows
   bool indexed_ = false;
   std::unordered_map<std::string, std::vector<Candidate>> by_spec_;
-  std::unordered_map<std::string, std::string> faults_;  // path -> reason, logged already
+  std::set<std::string> logged_;  // files whose fault was logged
 };
 
 }  // namespace hipflash::cache

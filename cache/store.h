@@ -95,10 +95,17 @@ class Store {
 
  private:
   struct Found;
+  struct WriteResult {
+    const char* step = "";  // what failed, as a sentence's beginning
+    int error = 0;          // an errno
+  };
 
   std::filesystem::path entry_path(std::string_view key) const;
   std::vector<Found> scan() const;
-  bool write_entry(const std::string& key, ByteView file);
+  FileLock acquire(const std::string& name, std::chrono::milliseconds wait);
+  WriteResult write_entry(const std::string& key, ByteView file);
+  void remove_stale_temporaries();
+  void remove_faulty(std::string_view key, const struct stat& seen, const std::string& reason);
   void stop_writing(const std::string& reason);
   void log_once(std::string_view key, const std::string& reason);
 
