@@ -1,0 +1,77 @@
+// Attention in float64, the plain computation in a tensor's own type, and the rule that says
+// whether a result is close enough to them. This is the specification of
+// include/hipflash/attention.h in executable form: tests, HIPFLASH_VERIFY and `hipflash run
+// --verify` hold every kernel against it.
+//
+// All pointers are host memory. The rule follows the practice of the field's test suites: an
+// implementation may err twice as much (three times with a softcap) as the plain computation in the
+// same type, plus a little for the rounding of the result itself:
+//
+//   max|out − ref| ≤ factor · max|low − ref| + 2 · max|(ref + 0.3 − 0.3) − ref|
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hipflash/problem.h"
+
+namespace hipflash::verify {
+
+struct ReferenceOptions {
+  // Which queries to compute, in any order; empty: all. See sample_queries().
+  std::vector<std::int64_t> queries;
+  int threads = 0;  // 0: one per available CPU
+};
+
+// `count` of `seq_q` queries, spread evenly, the first and the last among them; all of them if
+// `count` is not smaller than `seq_q` (then the list is 0, 1, 2, ...).
+std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count);
+
+// Results are dense: out is (batch, query, head, value_head_dim) and lse (batch, head, query),
+// where query counts within the queries asked for. lse is always computed.
+struct Reference {
+  std::vector<double> out;
+  std::vector<double> lse;
+};
+
+// Everything in float64. `tensors.out` and `tensors.lse` are not touched.
+// Throws Error NotSupported naming the feature for what is not dense attention (varlen, paged_kv,
+// dropout, sinks, user functions).
+Reference attention_f64(const Problem& problem, const TensorPointers& tensors,
+                        const ReferenceOptions& options = {});
+
+// The plain computation in the problem's dtype: scores, probabilities and output are each rounded
+// to it, products accumulate in f32 one term after another.
+Reference attention_low(const Problem& problem, const TensorPointers& tensors,
+                        const ReferenceOptions& options = {});
+
+// How far a result is from the reference, and how far it may be.
+struct Comparison {
+  bool ok = true;
+  double max_error = 0;  // over finite elements
+  double bound = 0;
+  std::string fault;  // the first or worst wrong element in words; empty if ok
+};
+
+struct Verdict {
+  Comparison out;
+  Comparison lse;  // left at its defaults if the problem has no LSE
+
+  bool ok() const { return out.ok && lse.ok; }
+  // One line for people: what is wrong, or the errors and bounds.
+  std::string text() const;
+};
+
+// Compares tensors.out (and tensors.lse if the problem has it) with the reference by the rule
+// above. A NaN must be a NaN, an infinity the same infinity. The LSE is never rounded to the dtype,
+// so its bound is the same factor times the plain computation's error plus 1e-5 (f32) or 1e-3
+// (16-bit types) of the larger of 1 and max|lse|.
+Verdict compare(const Problem& problem, const TensorPointers& tensors, const Reference& reference,
+                const Reference& low, const ReferenceOptions& options = {});
+
+// Reference, plain computation and comparison in one step.
+Verdict check(const Problem& problem, const TensorPointers& tensors,
+              const ReferenceOptions& options = {});
+
+}  // namespace hipflash::verify
