@@ -1,0 +1,267 @@
+// Attention on a CPU: softmax(scale * Q K^T + mask) V, exact, in one pass over the keys.
+//
+// An item takes chunks of rows (queries of the heads that share a key/value head). For each block
+// of keys, K and V are packed once; then every block of queries of the chunk forms its scores,
+// turns them into probabilities relative to the running maximum, and adds their product with V to
+// its output, which stays in the second-level cache. Blocks that no query sees are skipped; only
+// blocks at the edge of the mask are masked.
+#include "cpu/chunk.h"
+#include "cpu/microkernels.h"
+#include "cpu/pack.h"
+#include "cpu/softmax.h"
+
+namespace hipflash {
+
+// Columns are handled in whole register blocks and in whole steps of the softmax.
+constexpr int kColumnStep = kMicroColumns > 2 * kLanes ? kMicroColumns : 2 * kLanes;
+static_assert(kTile.tile_keys % kColumnStep == 0, "key blocks are whole column steps");
+
+struct Buffers {
+  Unit* queries;
+  float* output;
+  Unit* keys;
+  Unit* values;
+  float* scores;
+  RowState state;
+  int output_stride;
+};
+
+HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_per_item) {
+  const CpuScratch layout = cpu_scratch(kTile, head_dim(args), value_head_dim(args), rows_per_item);
+  char* base = static_cast<char*>(scratch);
+  const auto at = [&](long long offset) { return reinterpret_cast<float*>(base + offset); };
+  return {reinterpret_cast<Unit*>(at(layout.queries)),
+          at(layout.output),
+          reinterpret_cast<Unit*>(at(layout.keys)),
+          reinterpret_cast<Unit*>(at(layout.values)),
+          at(layout.scores),
+          {at(layout.row_max), at(layout.row_sum), at(layout.rescale)},
+          layout.value_columns};
+}
+
+// One block of queries against one packed block of keys.
+HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                            int first_row, int first_key, int keys, float factor) {
+  const int rows = min_int(Spec::tile_queries, chunk.rows - first_row);
+  const int first_query = query_of(chunk, first_row);
+  const int last_query = query_of(chunk, first_row + rows - 1);
+  const KeyRange some = keys_seen_by_any(args, first_query, last_query);
+  const int some_first = max_int(some.first - first_key, 0);
+  const int some_end = min_int(some.end - first_key, keys);
+  if (some_first >= some_end) return;
+  const int from = some_first / kColumnStep * kColumnStep;
+  const int to = round_up(some_end, kColumnStep);
+  const KeyRange every = keys_seen_by_all(args, first_query, last_query);
+  const bool edge = every.first > first_key + from || every.end < first_key + to || keys < to;
+
+  const int units = units_of(head_dim(args));
+  const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
+  for (int column = from; column < to; column += kMicroColumns) {
+    const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
+    for (int row = 0; row < rows; row += Spec::micro_rows) {
+      multiply_queries_keys<Spec::micro_vectors>(queries + static_cast<long long>(row) * units,
+                                                 panel, units,
+                                                 buffers.scores + row * Spec::tile_keys + column);
+    }
+  }
+
+  for (int row = 0; row < rows; ++row) {
+    float* scores = buffers.scores + row * Spec::tile_keys;
+    const int r = first_row + row;
+    if (kScoreModified || Spec::mask || edge) {
+      const int query = query_of(chunk, r), head = head_of(chunk, r);
+      if constexpr (kScoreModified) {
+        modify_row(args, chunk, head, query, first_key, from, to, keys, scores);
+      }
+      if constexpr (Spec::mask) {
+        if (args.mask) apply_bool_mask(args, chunk, head, query, first_key, from, keys, scores);
+      }
+      if (edge) {
+        const KeyRange seen = visible_keys(args, query);
+        hide_outside(scores, max_int(seen.first - first_key, 0),
+                     min_int(seen.end - first_key, keys), from, to);
+      }
+    }
+    exponentiate_row(scores, from, to, factor,
+                     {buffers.state.max + r, buffers.state.sum + r, buffers.state.rescale + r});
+  }
+
+  constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
+  const int first_unit = from / kUnitElements, value_units = units_of(some_end) - first_unit;
+  const int value_columns = value_head_dim(args);
+  for (int column = 0; column < value_columns; column += kMicroColumns) {
+    const Unit* panel =
+        buffers.values + column / kMicroColumns * kPanel + first_unit * kMicroColumns;
+    for (int row = 0; row < rows; row += Spec::micro_rows) {
+      const long long r = first_row + row;
+      multiply_probabilities_values<Spec::micro_vectors>(
+          reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit, panel,
+          value_units, buffers.state.rescale + r,
+          buffers.output + r * buffers.output_stride + column, buffers.output_stride);
+    }
+  }
+}
+
+// A finished row: output / sum and the logarithm of the sum of exponentials.
+HF_DEVICE void write_row(const AttentionArgs& args, const Chunk& chunk, int row,
+                         const float* output, float max, float sum) {
+  const int query = query_of(chunk, row), head = head_of(chunk, row), dim = value_head_dim(args);
+  const Vec inverse = broadcast(sum == 0.0f ? 0.0f : 1.0f / sum);
+  const float lse = sum == 0.0f ? -kInfinity : max * kLn2 + natural_log(sum);
+  const auto write = [&](auto* destination) {
+    int column = 0;
+    for (; column + kLanes <= dim; column += kLanes) {
+      store(destination + column, load(output + column) * inverse);
+    }
+    if (column < dim) {
+      store_first(destination + column, load(output + column) * inverse, dim - column);
+    }
+  };
+  if (Spec::split_keys && args.splits > 1) {
+    const long long index =
+        ((static_cast<long long>(chunk.split) * args.batch + chunk.batch) * args.heads_q + head) *
+            args.seq_q +
+        query;
+    write(args.partial_out + index * dim);
+    args.partial_lse[index] = lse;
+    return;
+  }
+  write(const_cast<Element*>(row_of(args.out, args.out_stride, chunk.batch, query, head)));
+  if constexpr (Spec::lse) {
+    if (args.lse) {
+      args.lse[chunk.batch * args.lse_stride.batch + query * args.lse_stride.seq +
+               head * args.lse_stride.head] = lse;
+    }
+  }
+}
+
+// What this chunk's rows see of this split of the keys.
+HF_DEVICE KeyRange keys_of_split(const AttentionArgs& args, const Chunk& chunk) {
+  const KeyRange seen = keys_seen_by_any(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
+  if (!Spec::split_keys || args.splits <= 1 || seen.first >= seen.end) return seen;
+  const long long blocks =
+      (static_cast<long long>(seen.end) - seen.first + Spec::tile_keys - 1) / Spec::tile_keys;
+  const auto boundary = [&](int split) {
+    const long long key = seen.first + blocks * split / args.splits * Spec::tile_keys;
+    return static_cast<int>(key < seen.end ? key : seen.end);
+  };
+  return {boundary(chunk.split), boundary(chunk.split + 1)};
+}
+
+HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffers& buffers) {
+  chunk.keys = keys_of_split(args, chunk);
+  const int padded_rows = round_up(chunk.rows, Spec::micro_rows);
+  for (int row = 0; row < padded_rows; ++row) {
+    buffers.state.max[row] = -kInfinity;
+    buffers.state.sum[row] = 0.0f;
+    buffers.state.rescale[row] = 0.0f;
+    float* output = buffers.output + static_cast<long long>(row) * buffers.output_stride;
+    for (int column = 0; column < buffers.output_stride; column += kLanes) {
+      store(output + column, broadcast(0.0f));
+    }
+  }
+
+  // Raw scores need a positive factor for their maximum to be the exponents' maximum: a negative
+  // scale changes the sign of the queries, and a zero one becomes too small to matter.
+  const float scale = exponent_scale(args);
+  const float sign = scale < 0.0f ? -1.0f : 1.0f;
+  float factor = scale * sign;
+  if (factor < 1e-30f) factor = 1e-30f;
+
+  if (chunk.keys.first < chunk.keys.end) pack_queries(args, chunk, sign, buffers.queries);
+  for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
+    const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+    pack_keys(args, chunk, key, keys, round_up(keys, kColumnStep), buffers.keys);
+    pack_values(args, chunk, key, keys, buffers.values);
+    for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
+      attend_block(args, chunk, buffers, row, key, keys, factor);
+    }
+  }
+
+  for (int row = 0; row < chunk.rows; ++row) {
+    write_row(args, chunk, row,
+              buffers.output + static_cast<long long>(row) * buffers.output_stride,
+              buffers.state.max[row], buffers.state.sum[row]);
+  }
+}
+
+}  // namespace hipflash
+
+// Item numbers count pairs fastest, then splits, then chunks from the last: with a causal mask the
+// last chunk sees the most keys.
+extern "C" __attribute__((visibility("default"))) void attention_forward(
+    const hipflash::AttentionArgs* args, const hipflash::CpuWork* work, long long item,
+    void* scratch) {
+  using namespace hipflash;
+  const long long pairs = static_cast<long long>(args->batch) * args->heads_kv;
+  const long long groups = (pairs + work->pairs_per_item - 1) / work->pairs_per_item;
+  const int splits = Spec::split_keys && args->splits > 1 ? args->splits : 1;
+  const long long first_pair = item % groups * work->pairs_per_item;
+  const long long end_pair =
+      first_pair + work->pairs_per_item < pairs ? first_pair + work->pairs_per_item : pairs;
+  const int split = static_cast<int>(item / groups % splits);
+  const long long index = work->chunks - 1 - item / groups / splits;
+
+  Chunk chunk = {};
+  chunk.group = args->heads_q / args->heads_kv;
+  chunk.first_row = index * work->rows_per_item;
+  const long long rows = static_cast<long long>(args->seq_q) * chunk.group - chunk.first_row;
+  chunk.rows = static_cast<int>(rows < work->rows_per_item ? rows : work->rows_per_item);
+  chunk.split = split;
+  const Buffers buffers = buffers_in(scratch, *args, work->rows_per_item);
+  for (long long pair = first_pair; pair < end_pair; ++pair) {
+    chunk.batch = static_cast<int>(pair / args->heads_kv);
+    chunk.head_kv = static_cast<int>(pair % args->heads_kv);
+    attend_chunk(*args, chunk, buffers);
+  }
+}
+
+// Joins the partial results of the splits, kMergeRows rows of (batch, head, query) per item.
+extern "C" __attribute__((visibility("default"))) void attention_merge(
+    const hipflash::AttentionArgs* args, const hipflash::CpuWork*, long long item, void*) {
+  using namespace hipflash;
+  if constexpr (Spec::split_keys) {
+    const long long all_rows = static_cast<long long>(args->batch) * args->heads_q * args->seq_q;
+    const long long end = (item + 1) * kMergeRows < all_rows ? (item + 1) * kMergeRows : all_rows;
+    const int dim = value_head_dim(*args);
+    for (long long row = item * kMergeRows; row < end; ++row) {
+      const long long query = row % args->seq_q, head = row / args->seq_q % args->heads_q;
+      const long long batch = row / args->seq_q / args->heads_q;
+      float max = -kInfinity;
+      for (int split = 0; split < args->splits; ++split) {
+        const float lse = args->partial_lse[split * all_rows + row];
+        max = lse > max || lse != lse ? lse : max;
+      }
+      const float base = max == -kInfinity ? 0.0f : max;
+      const auto weight = [&](int split) {
+        return exp2(broadcast((args->partial_lse[split * all_rows + row] - base) * kLog2e))[0];
+      };
+      float sum = 0.0f;
+      for (int split = 0; split < args->splits; ++split) sum += weight(split);
+      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+
+      Element* out = const_cast<Element*>(row_of(args->out, args->out_stride, batch, query, head));
+      for (int column = 0; column < dim; column += kLanes) {
+        const int columns = min_int(kLanes, dim - column);
+        Vec total = broadcast(0.0f);
+        for (int split = 0; split < args->splits; ++split) {
+          const float* partial = args->partial_out + (split * all_rows + row) * dim + column;
+          const Vec part = columns == kLanes ? load(partial) : load_first(partial, columns);
+          total = fma(part, broadcast(weight(split) * inverse), total);
+        }
+        if (columns == kLanes) {
+          store(out + column, total);
+        } else {
+          store_first(out + column, total, columns);
+        }
+      }
+      if constexpr (Spec::lse) {
+        if (args->lse) {
+          args->lse[batch * args->lse_stride.batch + query * args->lse_stride.seq +
+                    head * args->lse_stride.head] =
+              sum == 0.0f ? -kInfinity : base + natural_log(sum);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,170 @@
+// The vector vocabulary of the CPU families. The compiler's options choose the instruction set.
+//
+//   Vec                      kLanes floats, with + - * / and products with a float
+//   load, store              full vectors from and to f32, f16, bf16, converting
+//   load_first, store_first  the first n lanes; the other lanes read as 0 and are not written
+//   broadcast, fma, max, exp2, reduce_max, reduce_add, keep_lanes
+//   Unit, VecUnit            a packed operand of matrix products: an f32, or two bf16
+#pragma once
+
+#include "common/attention_args.h"
+
+#define HF_DEVICE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define HF_UNROLL _Pragma("unroll")
+#else
+#define HF_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+namespace hipflash {
+
+struct F16 {
+  unsigned short bits;
+};
+struct Bf16 {
+  unsigned short bits;
+};
+
+constexpr float kInfinity = __builtin_inff();
+
+HF_DEVICE unsigned float_bits(float x) {
+  return __builtin_bit_cast(unsigned, x);
+}
+HF_DEVICE float float_from_bits(unsigned x) {
+  return __builtin_bit_cast(float, x);
+}
+
+HF_DEVICE float to_float(float x) {
+  return x;
+}
+HF_DEVICE float to_float(Bf16 x) {
+  return float_from_bits(static_cast<unsigned>(x.bits) << 16);
+}
+
+}  // namespace hipflash
+
+#if defined(__AVX512F__)
+#include "cpu/simd_avx512.h"
+#elif defined(__AVX2__)
+#include "cpu/simd_avx2.h"
+#else
+#include "cpu/simd_portable.h"
+#endif
+
+namespace hipflash {
+
+// An element type by its number.
+template <ElementType type>
+struct ElementOf {
+  using Type = float;
+};
+template <>
+struct ElementOf<ElementType::f16> {
+  using Type = F16;
+};
+template <>
+struct ElementOf<ElementType::bf16> {
+  using Type = Bf16;
+};
+
+#if !defined(__AVX512BF16__)
+// Products in f32: one element is one unit.
+using Unit = float;
+using VecUnit = Vec;
+constexpr int kUnitElements = 1;
+HF_DEVICE VecUnit load_units(const Unit* p) {
+  return load(p);
+}
+HF_DEVICE VecUnit broadcast_unit(const Unit* p) {
+  return broadcast(*p);
+}
+HF_DEVICE Vec multiply_add(VecUnit a, VecUnit b, Vec c) {
+  return fma(a, b, c);
+}
+
+// Units of one row along the head dimension; `elements` of them exist.
+template <class T>
+HF_DEVICE Vec load_row_units(const T* p, int elements) {
+  return elements >= kLanes ? load(p) : load_first(p, elements);
+}
+HF_DEVICE Vec apply_sign(Vec units, float sign) {
+  return units * sign;
+}
+// The units of one or two rows (they take kUnitElements) where they meet in a column.
+template <class T>
+HF_DEVICE Vec pair_rows(const T* row, const T*, int elements) {
+  return elements >= kLanes ? load(row) : load_first(row, elements);
+}
+// Gathers in `check` whether an infinity or a NaN is among units; start from broadcast(0).
+HF_DEVICE Vec check_finite(Vec check, Vec x) {
+  return check + (x - x);
+}
+HF_DEVICE bool all_finite(Vec check) {
+  return reduce_add(check) == 0.0f;
+}
+HF_DEVICE void store_probabilities(Unit* p, Vec a, Vec b) {
+  store(p, a);
+  store(p + kLanes, b);
+}
+#endif
+
+// Rows become columns: element (i, j) of the square moves to (j, i).
+HF_DEVICE void transpose(Vec (&rows)[kLanes]) {
+  HF_UNROLL for (int step = 1; step < kLanes; step *= 2) {
+    Vec shuffled[kLanes];
+    HF_UNROLL for (int i = 0; i < kLanes / 2; ++i) {
+      shuffled[2 * i] = interleave_low(rows[i], rows[i + kLanes / 2]);
+      shuffled[2 * i + 1] = interleave_high(rows[i], rows[i + kLanes / 2]);
+    }
+    HF_UNROLL for (int i = 0; i < kLanes; ++i) rows[i] = shuffled[i];
+  }
+}
+
+HF_DEVICE Vec hf_abs(Vec x) {
+  return max(x, -x);
+}
+
+// tanh, relative error about 2e-7: a polynomial where 1 - exp would cancel, else by exp2.
+HF_DEVICE Vec hf_tanh(Vec x) {
+  const Vec magnitude = hf_abs(x);
+  const Vec e = exp2(magnitude * -2.8853900817779268f);
+  const Vec far = (1.0f - e) / (1.0f + e);
+  const Vec z = x * x;
+  Vec p = broadcast(-5.70498872745e-3f);
+  p = fma(p, z, broadcast(2.06390887954e-2f));
+  p = fma(p, z, broadcast(-5.37397155531e-2f));
+  p = fma(p, z, broadcast(1.33314422036e-1f));
+  p = fma(p, z, broadcast(-3.33332819422e-1f));
+  const Vec near = fma(p * z, x, x);
+  return magnitude < 0.625f ? near : (x < 0.0f ? -far : far);
+}
+
+// Natural logarithm of a positive float, through double: a row's last step, so speed is no matter.
+HF_DEVICE float natural_log(float x) {
+  const unsigned bits = float_bits(x);
+  if (x != x || x <= 0.0f || bits >= 0x7f800000u)
+    return x > 0.0f ? x : x == 0.0f ? -kInfinity : x - x + float_from_bits(0x7fc00000u);
+  int exponent = static_cast<int>(bits >> 23) - 127;
+  double mantissa = float_from_bits((bits & 0x7fffffu) | 0x3f800000u);
+  if (exponent == -127) {  // subnormal
+    const float scaled = x * 8388608.0f;
+    exponent = static_cast<int>(float_bits(scaled) >> 23) - 127 - 23;
+    mantissa = float_from_bits((float_bits(scaled) & 0x7fffffu) | 0x3f800000u);
+  }
+  if (mantissa > 1.4142135623730951) {
+    mantissa *= 0.5;
+    ++exponent;
+  }
+  // log(m) = 2 atanh((m - 1) / (m + 1)), |argument| <= 0.172
+  const double t = (mantissa - 1.0) / (mantissa + 1.0), t2 = t * t;
+  double series = 1.0 / 13;
+  series = series * t2 + 1.0 / 11;
+  series = series * t2 + 1.0 / 9;
+  series = series * t2 + 1.0 / 7;
+  series = series * t2 + 1.0 / 5;
+  series = series * t2 + 1.0 / 3;
+  series = series * t2 + 1.0;
+  return static_cast<float>(exponent * 0.69314718055994531 + 2.0 * t * series);
+}
+
+}  // namespace hipflash

@@ -1,0 +1,118 @@
+// The softmax's work on one row of scores: modify, hide, exponentiate.
+//
+// Scores lie as floats in rows of tile_keys; columns are keys counted from the key block's first.
+#pragma once
+
+#include "cpu/chunk.h"
+
+namespace hipflash {
+
+// Running maximum (an exponent of two, in units of log2) and sum of one row.
+struct RowState {
+  float* max;
+  float* sum;
+  float* rescale;  // what the output so far must be multiplied by before the next product
+};
+
+// Columns first <= column < end of the row keep their scores; the others, from `from` to `to`, see
+// nothing. `from` and `to` are multiples of kLanes.
+HF_DEVICE void hide_outside(float* scores, int first, int end, int from, int to) {
+  const Vec hidden = broadcast(-kInfinity);
+  const auto hide = [&](int column) {
+    const int low = min_int(max_int(first - column, 0), kLanes);
+    const int high = min_int(max_int(end - column, 0), kLanes);
+    store(scores + column, keep_lanes(load(scores + column), low, max_int(low, high), hidden));
+  };
+  const int whole_from = min_int(max_int(round_up(max_int(first, 0), kLanes), from), to);
+  const int whole_to = max_int(min_int(max_int(end, 0) / kLanes * kLanes, to), whole_from);
+  for (int column = from; column < whole_from; column += kLanes) hide(column);
+  for (int column = whole_to; column < to; column += kLanes) hide(column);
+}
+
+// kLanes cells along the keys, of which `count` exist; the others read as 0.
+template <class T>
+HF_DEVICE Vec load_cells(const T* cells, long long stride, int count) {
+  if (stride == 1) return count >= kLanes ? load(cells) : load_first(cells, count);
+  if (stride == 0) return broadcast(to_float(cells[0]));
+  float gathered[kLanes] = {};
+  for (int i = 0; i < min_int(count, kLanes); ++i) gathered[i] = to_float(cells[i * stride]);
+  return load(gathered);
+}
+
+template <class T>
+HF_DEVICE Vec load_bias(const AttentionArgs& args, long long offset, int count) {
+  return load_cells(static_cast<const T*>(args.bias) + offset, args.bias_stride.key, count);
+}
+
+// Turns raw products into scores: scale, softcap, ALiBi, bias. A bias of -infinity hides the key
+// whatever its product is.
+HF_DEVICE void modify_row(const AttentionArgs& args, const Chunk& chunk, int head, int query,
+                          int first_key, int from, int to, int keys, float* scores) {
+  const float slope = alibi_slope(args, chunk.batch, head);
+  float ramp[kLanes];
+  for (int i = 0; i < kLanes; ++i) ramp[i] = static_cast<float>(-i);
+  const Vec lanes = load(ramp);
+  // Distances can pass 2^24, so the sum is taken as integers before it becomes a float.
+  const long long nearest = static_cast<long long>(query) + args.alibi_diagonal - first_key;
+  for (int column = from; column < to; column += kLanes) {
+    const Vec distance = lanes + static_cast<float>(nearest - column);
+    Vec score = modify_score(args, load(scores + column), slope, distance);
+    if constexpr (Spec::bias) {
+      if (args.bias && column < keys) {
+        const long long offset =
+            cell_offset(args.bias_stride, chunk, head, query, first_key + column);
+        const int count = keys - column;
+        const Vec bias = args.bias_type == ElementType::f32 ? load_bias<float>(args, offset, count)
+                         : args.bias_type == ElementType::f16
+                             ? load_bias<F16>(args, offset, count)
+                             : load_bias<Bf16>(args, offset, count);
+        const Vec hidden = broadcast(-kInfinity);
+        score = bias == hidden ? hidden : score + bias;
+      }
+    }
+    store(scores + column, score);
+  }
+}
+
+// Hides what the bool mask hides, in columns that exist.
+HF_DEVICE void apply_bool_mask(const AttentionArgs& args, const Chunk& chunk, int head, int query,
+                               int first_key, int from, int keys, float* scores) {
+  const unsigned char* mask =
+      args.mask + cell_offset(args.mask_stride, chunk, head, query, first_key);
+  const long long stride = args.mask_stride.key;
+  for (int column = from; column < keys; ++column) {
+    scores[column] = mask[column * stride] ? scores[column] : -kInfinity;
+  }
+}
+
+// scores become probabilities relative to the row's running maximum, in the units that the second
+// product reads; columns `from` .. `to`, multiples of two vectors. Scores are in 1 / factor of
+// exponents of two, factor > 0.
+HF_DEVICE void exponentiate_row(float* scores, int from, int to, float factor, RowState row) {
+  Vec max0 = load(scores + from), max1 = load(scores + from + kLanes);
+  for (int column = from + 2 * kLanes; column < to; column += 2 * kLanes) {
+    max0 = max(max0, load(scores + column));
+    max1 = max(max1, load(scores + column + kLanes));
+  }
+  const float block_max = reduce_max(max(max0, max1)) * factor;
+  const float old_max = *row.max;
+  const float new_max = old_max > block_max ? old_max : block_max;
+  const float base = new_max == -kInfinity ? 0.0f : new_max;  // a row that saw nothing yet
+
+  const Vec scale = broadcast(factor), offset = broadcast(-base);
+  Vec sum0 = broadcast(0.0f), sum1 = sum0;
+  Unit* units = reinterpret_cast<Unit*>(scores);
+  for (int column = from; column < to; column += 2 * kLanes) {
+    const Vec p0 = exp2(fma(load(scores + column), scale, offset));
+    const Vec p1 = exp2(fma(load(scores + column + kLanes), scale, offset));
+    sum0 = sum0 + p0;
+    sum1 = sum1 + p1;
+    store_probabilities(units + column / kUnitElements, p0, p1);
+  }
+  const float rescale = exp2(broadcast(old_max - base))[0];
+  *row.rescale = rescale;
+  *row.sum = *row.sum * rescale + reduce_add(sum0 + sum1);
+  *row.max = new_max;
+}
+
+}  // namespace hipflash

@@ -1,0 +1,51 @@
+// Compile-time facts of the kernel, derived from the Spec.
+#pragma once
+
+#include "cpu/simd.h"
+#include "cpu/work.h"
+
+namespace hipflash {
+
+using Element = ElementOf<Spec::element>::Type;
+
+constexpr CpuTile kTile = {Spec::tile_queries, Spec::tile_keys, Spec::micro_rows,
+                           Spec::micro_vectors};
+constexpr int kMicroColumns = Spec::micro_vectors * kLanes;
+
+static_assert(kTile.tile_queries % kTile.micro_rows == 0, "query blocks are whole register blocks");
+static_assert(kTile.tile_keys % kMicroColumns == 0, "key blocks are whole register blocks");
+static_assert(kTile.tile_keys % (2 * kLanes) == 0, "the softmax takes two vectors at a time");
+static_assert(kTile.micro_rows <= kLanes, "queries are packed by square transposition");
+static_assert(64 % kMicroColumns == 0, "scratch rows are padded to 64 columns");
+static_assert(kUnitElements == 1 || Spec::element == ElementType::bf16,
+              "products of bf16 pairs are for bf16 tensors");
+
+HF_DEVICE int head_dim(const AttentionArgs& args) {
+  return Spec::head_dim ? Spec::head_dim : args.head_dim;
+}
+HF_DEVICE int value_head_dim(const AttentionArgs& args) {
+  return Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+}
+
+// Units that `elements` along a product's inner dimension take.
+HF_DEVICE constexpr int units_of(int elements) {
+  return (elements + kUnitElements - 1) / kUnitElements;
+}
+HF_DEVICE constexpr int round_up(int x, int multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
+HF_DEVICE constexpr int min_int(int a, int b) {
+  return a < b ? a : b;
+}
+HF_DEVICE constexpr int max_int(int a, int b) {
+  return a > b ? a : b;
+}
+
+// A row of a strided tensor.
+HF_DEVICE const Element* row_of(const void* tensor, const RowStrides& stride, long long batch,
+                                long long seq, long long head) {
+  return static_cast<const Element*>(tensor) + batch * stride.batch + seq * stride.seq +
+         head * stride.head;
+}
+
+}  // namespace hipflash
