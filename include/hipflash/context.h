@@ -23,6 +23,7 @@ struct ContextOptions {
   bool use_disk_cache = true;          ///< False: memory only.
   std::vector<std::string> prebuilt;   ///< Searched before HIPFLASH_PREBUILT.
   int threads = 0;                     ///< CPU only: threads to use; 0: one per available CPU.
+  std::string cpu_isa;                 ///< CPU only, instead of HIPFLASH_CPU_ISA.
 };
 
 /// Which kernel a Problem takes and why.
@@ -81,7 +82,7 @@ class HIPFLASH_EXPORT Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  const DeviceInfo& device() const noexcept;
+  const DeviceInfo& device() const;
 
   /// The plan for a Problem; made once and remembered. May compile.
   /// \throws Error InvalidArgument, NotSupported, CompileFailed.
@@ -105,7 +106,6 @@ class HIPFLASH_EXPORT Context {
   CacheStats cache_stats() const;
 
   struct Impl;
-  Impl& impl() noexcept { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -1,0 +1,176 @@
+#include "api/check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "core/fail.h"
+#include "plan/mask_bounds.h"
+
+namespace hipflash::api {
+namespace {
+
+constexpr std::int64_t kMaxHeadDim = 512;
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;  // batch and heads are ints in kernels
+
+[[noreturn]] void invalid(const char* name, std::int64_t value, const char* rule) {
+  fail(ErrorCode::InvalidArgument, "{} = {} {}", name, value, rule);
+}
+
+void check_count(const char* name, std::int64_t value, std::int64_t most) {
+  if (value < 0) invalid(name, value, "must not be negative");
+  if (value > most) fail(ErrorCode::InvalidArgument, "{} = {} must be at most {}", name, value, most);
+}
+
+void check_dtype(const char* name, DType dtype) {
+  if (dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::f32) {
+    invalid(name, static_cast<std::int64_t>(dtype), "is not a dtype (f16 0, bf16 1, f32 2)");
+  }
+}
+
+struct Extent {
+  std::int64_t size, stride;
+};
+
+// Every element's distance from the first must fit an int64 with room to spare.
+void check_reach(const char* name, std::initializer_list<Extent> extents) {
+  constexpr std::int64_t most = std::int64_t{1} << 60;
+  std::int64_t reach = 0;
+  for (const auto [size, stride] : extents) {
+    std::int64_t step = 0;
+    if (size > 1 && (stride == INT64_MIN ||
+                     __builtin_mul_overflow(size - 1, std::abs(stride), &step) ||
+                     __builtin_add_overflow(reach, step, &reach) || reach > most)) {
+      fail(ErrorCode::InvalidArgument,
+           "{} stride {} over {} positions reaches further than 2^60 elements", name, stride, size);
+    }
+  }
+}
+
+// Outputs must not overlap themselves: two threads would write one element. Sorted by stride, each
+// dimension must step over everything that the smaller ones cover.
+void check_disjoint(const char* name, std::array<Extent, 4> extents) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+    return std::abs(a.stride) < std::abs(b.stride);
+  });
+  std::int64_t covered = 1;
+  for (const auto [size, stride] : extents) {
+    if (size <= 1) continue;
+    if (std::abs(stride) < covered) {
+      fail(ErrorCode::InvalidArgument,
+           "{} stride {} makes elements of the output overlap: it must be at least {}", name,
+           stride, covered);
+    }
+    covered = std::abs(stride) * (size - 1) + covered;
+  }
+}
+
+void check_supported(const Features& features) {
+  const std::pair<bool, const char*> unbuilt[] = {
+      {features.sinks, "sinks"},       {features.varlen, "varlen"},
+      {features.paged_kv, "paged_kv"}, {features.dropout, "dropout"},
+      {features.user_functions, "user_functions"},
+  };
+  for (const auto& [asked, name] : unbuilt) {
+    if (asked) fail(ErrorCode::NotSupported, "{}: this feature is not built yet", name);
+  }
+}
+
+}  // namespace
+
+bool is_empty(const Problem& p) noexcept { return p.batch == 0 || p.heads_q == 0 || p.seq_q == 0; }
+
+void check_problem(const Problem& p) {
+  check_dtype("dtype", p.dtype);
+  check_count("batch", p.batch, kMaxCount);
+  check_count("heads_q", p.heads_q, kMaxCount);
+  check_count("heads_kv", p.heads_kv, kMaxCount);
+  check_count("seq_q", p.seq_q, plan::kMaxSequence);
+  check_count("seq_k", p.seq_k, plan::kMaxSequence);
+  const std::pair<const char*, std::int64_t> dims[] = {{"head_dim", p.head_dim},
+                                                       {"value_head_dim", p.value_head_dim}};
+  for (const auto& [name, dim] : dims) {
+    if (dim < 1 || dim > kMaxHeadDim) {
+      fail(ErrorCode::InvalidArgument, "{} = {} must be from 1 to {}", name, dim, kMaxHeadDim);
+    }
+  }
+  if (p.heads_kv == 0 ? p.heads_q != 0 : p.heads_q % p.heads_kv != 0) {
+    fail(ErrorCode::InvalidArgument,
+         "heads_q = {} must be a multiple of heads_kv = {} (query heads share key/value heads)",
+         p.heads_q, p.heads_kv);
+  }
+  if (!std::isfinite(p.scale)) {
+    fail(ErrorCode::InvalidArgument, "scale = {} must be finite", p.scale);
+  }
+  if (!std::isfinite(p.softcap) || p.softcap < 0.0f) {
+    fail(ErrorCode::InvalidArgument, "softcap = {} must be 0 (none) or positive and finite",
+         p.softcap);
+  }
+  if (p.alignment != MaskAlignment::bottom_right && p.alignment != MaskAlignment::top_left) {
+    invalid("alignment", static_cast<std::int64_t>(p.alignment),
+            "is not a mask alignment (bottom_right 0, top_left 1)");
+  }
+  if (p.window.left < -1) invalid("window.left", p.window.left, "must be -1 (unbounded) or more");
+  if (p.window.right < -1) invalid("window.right", p.window.right, "must be -1 (unbounded) or more");
+  check_supported(p.features);
+  if (p.features.bias) {
+    check_dtype("bias.dtype", p.bias_dtype);
+    if (p.bias_dtype != DType::f32 && p.bias_dtype != p.dtype) {
+      fail(ErrorCode::InvalidArgument, "bias.dtype = {} must be f32 or the dtype of q, {}",
+           to_string(p.bias_dtype), to_string(p.dtype));
+    }
+  }
+  if (is_empty(p)) return;
+
+  const auto rows = [&](const char* name, const Strides& s, std::int64_t seq, std::int64_t heads) {
+    check_reach(name, {{p.batch, s.batch}, {seq, s.seq}, {heads, s.head}});
+  };
+  rows("q", p.q, p.seq_q, p.heads_q);
+  rows("k", p.k, p.seq_k, p.heads_kv);
+  rows("v", p.v, p.seq_k, p.heads_kv);
+  rows("out", p.out, p.seq_q, p.heads_q);
+  check_disjoint("out", {{{p.batch, p.out.batch},
+                          {p.seq_q, p.out.seq},
+                          {p.heads_q, p.out.head},
+                          {p.value_head_dim, 1}}});
+  if (p.features.lse) {
+    rows("lse", p.lse, p.seq_q, p.heads_q);
+    check_disjoint("lse", {{{p.batch, p.lse.batch},
+                            {p.seq_q, p.lse.seq},
+                            {p.heads_q, p.lse.head},
+                            {1, 0}}});
+  }
+  const auto cells = [&](const char* name, const ScoreStrides& s) {
+    check_reach(name, {{p.batch, s.batch}, {p.heads_q, s.head}, {p.seq_q, s.query}, {p.seq_k, s.key}});
+  };
+  if (p.features.bias) cells("bias", p.bias);
+  if (p.features.mask) cells("mask", p.mask);
+  if (p.features.alibi) {
+    check_reach("alibi", {{p.batch, p.alibi_batch_stride}, {p.heads_q, p.alibi_head_stride}});
+  }
+}
+
+void check_pointers(const Problem& p, const TensorPointers& t) {
+  const auto check = [](const char* name, const void* pointer, std::size_t alignment) {
+    if (!pointer) fail(ErrorCode::InvalidArgument, "{} = null must point to the tensor's data", name);
+    if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
+      fail(ErrorCode::InvalidArgument, "{} = {} must be a multiple of {} bytes", name,
+           fmt::ptr(pointer), alignment);
+    }
+  };
+  const std::size_t element = p.aligned ? 16 : size_of(p.dtype);
+  check("q", t.q, element);
+  check("out", t.out, element);
+  if (p.seq_k > 0) {
+    check("k", t.k, element);
+    check("v", t.v, element);
+    if (p.features.bias) check("bias", t.bias, size_of(p.bias_dtype));
+    if (p.features.mask) check("mask", t.mask, 1);
+  }
+  if (p.features.lse) check("lse", t.lse, alignof(float));
+  if (p.features.alibi) check("alibi.slopes", t.alibi, alignof(float));
+}
+
+}  // namespace hipflash::api

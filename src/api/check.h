@@ -1,0 +1,18 @@
+// The rules that a Problem and a call must follow.
+#pragma once
+
+#include "hipflash/problem.h"
+
+namespace hipflash::api {
+
+// Throws Error(InvalidArgument) naming the field, its value and the rule, or Error(NotSupported)
+// naming the feature.
+void check_problem(const Problem& problem);
+
+// True if there is nothing to compute and nothing to write.
+bool is_empty(const Problem& problem) noexcept;
+
+// Throws Error(InvalidArgument) for a pointer that is missing or not aligned as promised.
+void check_pointers(const Problem& problem, const TensorPointers& tensors);
+
+}  // namespace hipflash::api

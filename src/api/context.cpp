@@ -1,0 +1,198 @@
+#include "hipflash/context.h"
+
+#include <utility>
+
+#include "api/check.h"
+#include "api/context_impl.h"
+#include "core/fail.h"
+#include "core/log.h"
+#include "core/settings.h"
+
+namespace hipflash {
+namespace {
+
+constexpr std::size_t kMaxPlans = 4096;
+
+std::string isa_setting(const ContextOptions& options) {
+  return options.cpu_isa.empty() ? setting("HIPFLASH_CPU_ISA") : options.cpu_isa;
+}
+
+std::shared_ptr<platform::CpuDevice> open_device(DeviceId id, const ContextOptions& options) {
+  api::require_device(id);
+  if (options.threads < 0) {
+    fail(ErrorCode::InvalidArgument, "threads = {} must be 0 (one per available CPU) or more",
+         options.threads);
+  }
+  return std::make_shared<platform::CpuDevice>(options.threads, isa_setting(options));
+}
+
+Explanation explanation_of(const plan::CpuPlan& plan, int threads) {
+  Explanation why;
+  why.device = to_string(DeviceId{});
+  why.arch = plan.spec.arch;
+  why.family = plan.spec.family;
+  why.config = plan.config;
+  why.reason = plan.reason + "; " + plan.spec.label;
+  why.work_items = plan.work.items;
+  why.splits = plan.args.splits;
+  why.workspace_bytes = plan.workspace_bytes(threads);
+  return why;
+}
+
+Explanation empty_explanation(const std::string& arch) {
+  Explanation why;
+  why.device = to_string(DeviceId{});
+  why.arch = arch;
+  why.family = "none";
+  why.reason = "the problem is empty: nothing is launched";
+  why.tier = "none";
+  return why;
+}
+
+}  // namespace
+
+Context::Impl::Impl(DeviceId id, const ContextOptions& options)
+    : provider(api::provider_options(options)),
+      device_(open_device(id, options)),
+      verify_(bool_setting("HIPFLASH_VERIFY")),
+      modules_(provider),
+      plans_({.count = kMaxPlans}) {}
+
+Context::Impl::~Impl() { wait_prefetch(); }
+
+const DeviceInfo& Context::Impl::info() {
+  std::call_once(info_made_, [this] {
+    const platform::DeviceFacts& facts = device_->facts();
+    info_.id = {Platform::cpu, 0};
+    info_.name = facts.name;
+    info_.arch = facts.arch;
+    info_.compute_units = facts.compute_units;
+    info_.memory_bytes = facts.memory_bytes;
+    info_.notes = facts.notes;
+    const jit::CompilerState compiler = provider.compiler_state(jit::CompilerKind::host);
+    info_.compiler = compiler.description;
+    if (!compiler.available) {
+      info_.notes.push_back("no compiler (" + compiler.trouble +
+                            "): prebuilt general kernels serve");
+    }
+  });
+  return info_;
+}
+
+plan::CpuPlan Context::Impl::choose(const Problem& problem) {
+  const int threads = device_->facts().compute_units;
+  plan::CpuPlan special = plan::plan_cpu(problem, device_->isa(), threads);
+  // A sealed context is for serving: there the missing kernel is to be seen, not replaced.
+  if (provider.sealed() || provider.options().strict || provider.find(special.spec)) {
+    return special;
+  }
+  plan::CpuPlan general =
+      plan::plan_cpu(problem, device_->isa(), threads, plan::Kernel::general);
+  return provider.find(general.spec) ? general : special;
+}
+
+std::shared_ptr<Plan::Impl> Context::Impl::make_plan(const Problem& problem) {
+  auto made = std::make_shared<Plan::Impl>();
+  made->problem = problem;
+  made->device = device_;
+  made->verify = verify_;
+  made->empty = api::is_empty(problem);
+  if (made->empty) {
+    made->explanation = empty_explanation(device_->facts().arch);
+    return made;
+  }
+  made->cpu = choose(problem);
+  const jit::LoadedModule loaded = modules_.get(*device_, made->cpu.spec);
+  made->module = std::static_pointer_cast<const platform::CpuModule>(loaded.module);
+  made->tier = api::public_tier(loaded.tier);
+  made->compile_ms = loaded.compile_ms;
+  made->load_ms = loaded.load_ms;
+  made->explanation = explanation_of(made->cpu, device_->facts().compute_units);
+  made->explanation.key = loaded.key;
+  made->explanation.tier = to_string(made->tier);
+  return made;
+}
+
+std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem) {
+  using Plans = decltype(plans_);
+  return plans_.get(problem, [&]() -> Plans::Sized {
+    api::check_problem(problem);
+    return {make_plan(problem), 1};
+  });
+}
+
+Explanation Context::Impl::explain(const Problem& problem) {
+  api::check_problem(problem);
+  if (api::is_empty(problem)) return empty_explanation(device_->facts().arch);
+  const plan::CpuPlan chosen = choose(problem);
+  Explanation why = explanation_of(chosen, device_->facts().compute_units);
+  why.key = provider.key(chosen.spec);
+  const auto tier = provider.find(chosen.spec);
+  if (!tier) {
+    why.tier = "none: no such kernel is stored and compiling is off or impossible";
+  } else if (*tier == jit::Tier::compiled) {
+    why.tier = "none: the first call compiles it";
+  } else {
+    why.tier = jit::to_string(*tier);
+  }
+  return why;
+}
+
+void Context::Impl::prefetch(std::vector<Problem> problems, Progress progress) {
+  for (const Problem& problem : problems) api::check_problem(problem);
+  const std::lock_guard lock(prefetch_mutex_);
+  prefetchers_.emplace_back([this, problems = std::move(problems), progress = std::move(progress)] {
+    std::vector<std::shared_future<jit::CodeObject>> compiles;
+    for (const Problem& problem : problems) {
+      if (!api::is_empty(problem)) compiles.push_back(provider.get_async(choose(problem).spec));
+    }
+    auto compiled = compiles.begin();
+    for (std::size_t done = 0; done < problems.size(); ++done) {
+      std::optional<Error> error;
+      try {
+        if (!api::is_empty(problems[done])) (compiled++)->get();
+        plan(problems[done]);
+      } catch (const Error& caught) {
+        error = caught;
+      }
+      if (error) log(LogLevel::warn, "prefetch: {}", error->what());
+      if (progress) progress(done + 1, problems.size(), error ? &*error : nullptr);
+    }
+  });
+}
+
+void Context::Impl::wait_prefetch() {
+  std::vector<std::thread> running;
+  {
+    const std::lock_guard lock(prefetch_mutex_);
+    running.swap(prefetchers_);
+  }
+  for (std::thread& thread : running) thread.join();
+}
+
+Context::Context() : Context(default_device()) {}
+Context::Context(DeviceId device, const ContextOptions& options)
+    : impl_(std::make_unique<Impl>(device, options)) {}
+Context::~Context() = default;
+
+const DeviceInfo& Context::device() const { return impl_->info(); }
+Plan Context::plan(const Problem& problem) { return Plan(impl_->plan(problem)); }
+Explanation Context::explain(const Problem& problem) { return impl_->explain(problem); }
+void Context::prefetch(std::vector<Problem> problems, Progress progress) {
+  impl_->prefetch(std::move(problems), std::move(progress));
+}
+void Context::wait_prefetch() { impl_->wait_prefetch(); }
+void Context::seal() noexcept { impl_->provider.seal(); }
+
+CacheStats Context::cache_stats() const {
+  const jit::ProviderCounters counters = impl_->provider.counters();
+  CacheStats stats;
+  stats.memory_hits = counters.memory_hits;
+  stats.disk_hits = counters.disk_hits;
+  stats.prebuilt_hits = counters.prebuilt_hits;
+  stats.compiles = counters.compiles;
+  stats.evictions = counters.evictions;
+  return stats;
+}
+
+}  // namespace hipflash

@@ -1,0 +1,72 @@
+#include "plan/cpu_plan.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <sstream>
+
+#include "platform/cpu/isa.h"
+#include "plan/kernel_facts.h"
+
+namespace hipflash::plan {
+namespace {
+
+constexpr const char* kFamily = "cpu/attention_forward.cpp";
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+jit::Spec cpu_spec(CpuIsa isa, const KernelFacts& facts, const CpuTile& tile) {
+  jit::Spec spec;
+  spec.compiler = jit::CompilerKind::host;
+  spec.family = kFamily;
+  spec.arch = platform::arch_of(isa);
+  spec.facts = spec_members(facts, {{"tile_queries", tile.tile_queries},
+                                    {"tile_keys", tile.tile_keys},
+                                    {"micro_rows", tile.micro_rows},
+                                    {"micro_vectors", tile.micro_vectors}});
+  spec.options = split_words(std::string(kCpuKernelOptions) + " " + cpu_isa_facts(isa).options);
+  spec.label = fmt::format("{}, {}x{}", describe(facts), tile.tile_queries, tile.tile_keys);
+  return spec;
+}
+
+}  // namespace
+
+jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
+  return cpu_spec(isa, general_facts(element), cpu_default_tile(isa, element, 0, 0));
+}
+
+CpuPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel) {
+  const MaskBounds bounds = mask_bounds(problem);
+  KernelFacts facts = facts_of(problem, bounds);
+  const CpuIsa isa = platform::isa_for(best, facts.element);
+  const bool general = kernel == Kernel::general;
+  const CpuTile tile =
+      general ? cpu_default_tile(isa, facts.element, 0, 0)
+              : cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim);
+
+  CpuPlan plan;
+  plan.args = arguments_of(problem, bounds);
+  plan.args.splits = cpu_key_splits(plan.args, tile, threads);
+  plan.work = plan_cpu_work(plan.args, tile, threads);
+  if (plan.args.splits > 1) {
+    const auto rows = static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seq_q);
+    plan.partial_bytes = static_cast<std::size_t>(plan.args.splits) * rows *
+                         (static_cast<std::size_t>(problem.value_head_dim) + 1) * sizeof(float);
+  }
+  facts.split_keys = plan.args.splits > 1;
+  plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, tile);
+  plan.config = fmt::format(
+      "isa={} tile_queries={} tile_keys={} micro_rows={} micro_vectors={} rows_per_item={} "
+      "threads={}",
+      cpu_isa_facts(isa).name, tile.tile_queries, tile.tile_keys, tile.micro_rows,
+      tile.micro_vectors, plan.work.rows_per_item, threads);
+  plan.reason = general ? "general kernel: there is no specialized one and no compiler to make it"
+                        : fmt::format("built-in default for {}", cpu_isa_facts(isa).name);
+  return plan;
+}
+
+}  // namespace hipflash::plan

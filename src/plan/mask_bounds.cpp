@@ -1,0 +1,31 @@
+#include "plan/mask_bounds.h"
+
+#include <algorithm>
+
+namespace hipflash::plan {
+
+MaskBounds mask_bounds(const Problem& problem) noexcept {
+  MaskBounds bounds;
+  bounds.left = bounds.right = kUnbounded;
+  const std::int64_t diagonal =
+      problem.alignment == MaskAlignment::bottom_right ? problem.seq_k - problem.seq_q : 0;
+  bounds.diagonal = static_cast<int>(diagonal);
+
+  std::int64_t right = problem.window.right;
+  if (problem.causal) right = 0;
+  // The first query is the one whose right edge lies furthest left.
+  if (right >= 0 && diagonal + std::min<std::int64_t>(right, kUnbounded) < problem.seq_k - 1) {
+    bounds.has_right = true;
+    bounds.right = static_cast<int>(std::min<std::int64_t>(right, kUnbounded));
+  }
+  // The last query is the one whose left edge lies furthest right.
+  const std::int64_t left = problem.window.left;
+  if (left >= 0 &&
+      problem.seq_q - 1 + diagonal - std::min<std::int64_t>(left, kUnbounded) > 0) {
+    bounds.has_left = true;
+    bounds.left = static_cast<int>(std::min<std::int64_t>(left, kUnbounded));
+  }
+  return bounds;
+}
+
+}  // namespace hipflash::plan

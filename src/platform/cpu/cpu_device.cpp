@@ -1,0 +1,132 @@
+#include "platform/cpu/cpu_device.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "core/fail.h"
+#include "platform/cpu/isa.h"
+
+namespace hipflash::platform {
+namespace {
+
+// A thread's working memory: grows to what its largest problem needed and is freed with the thread.
+class Scratch {
+ public:
+  void* reserve(std::size_t bytes) noexcept {
+    if (bytes > size_) {
+      const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
+      memory_.reset(std::aligned_alloc(4096, rounded));
+      size_ = memory_ ? rounded : 0;
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  std::size_t size_ = 0;
+};
+
+thread_local Scratch thread_scratch;   // of whoever computes items
+thread_local Scratch thread_partials;  // of whoever calls run()
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      const std::size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "CPU";
+}
+
+DeviceFacts cpu_facts(int threads, CpuIsa isa) {
+  DeviceFacts facts;
+  facts.kind = Kind::cpu;
+  facts.name = cpu_name();
+  facts.arch = arch_of(isa);
+  facts.compute_units = threads > 0 ? threads : available_cpus();
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page > 0) {
+    facts.memory_bytes = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  }
+  facts.notes = isa_report().notes;
+  return facts;
+}
+
+CpuModule::Entry entry_of(const SharedObject& object, const char* name) {
+  return reinterpret_cast<CpuModule::Entry>(object.symbol(name));
+}
+
+}  // namespace
+
+CpuModule::CpuModule(std::span<const std::byte> bytes)
+    : object_(bytes),
+      forward(entry_of(object_, "attention_forward")),
+      merge(entry_of(object_, "attention_merge")) {}
+
+CpuDevice::CpuDevice(int threads, const std::string& isa)
+    : isa_(choose_isa(isa)), facts_(cpu_facts(threads, isa_)), pool_([n = facts_.compute_units] {
+        return std::make_unique<ThreadPool>(n);
+      }) {}
+
+std::shared_ptr<Module> CpuDevice::load(const jit::CodeObject& code) {
+  return std::make_shared<CpuModule>(code.bytes);
+}
+
+namespace {
+
+struct Call {
+  CpuModule::Entry entry;
+  const AttentionArgs* args;
+  const CpuWork* work;
+  std::atomic<bool> out_of_memory{false};
+};
+
+void run_item(void* context, std::int64_t item) {
+  auto& call = *static_cast<Call*>(context);
+  void* const scratch = thread_scratch.reserve(static_cast<std::size_t>(call.work->scratch_bytes));
+  if (!scratch) {
+    call.out_of_memory.store(true, std::memory_order_relaxed);
+    return;
+  }
+  call.entry(call.args, call.work, item, scratch);
+}
+
+}  // namespace
+
+void CpuDevice::run(const CpuModule& module, AttentionArgs args, const CpuWork& work,
+                    std::size_t partial_bytes) const {
+  if (partial_bytes > 0) {
+    auto* const partials = static_cast<float*>(thread_partials.reserve(partial_bytes));
+    if (!partials) {
+      fail(ErrorCode::OutOfMemory, "{} bytes for the partial results of {} key splits",
+           partial_bytes, args.splits);
+    }
+    args.partial_lse = partials;
+    args.partial_out = partials + static_cast<long long>(args.splits) * args.batch * args.heads_q *
+                                      args.seq_q;
+  }
+  const auto run_all = [&](CpuModule::Entry entry, std::int64_t items) {
+    Call call{entry, &args, &work};
+    if (items == 1) {
+      run_item(&call, 0);
+    } else {
+      pool_->run(items, run_item, &call);
+    }
+    if (call.out_of_memory) {
+      fail(ErrorCode::OutOfMemory, "{} bytes of scratch for a thread", work.scratch_bytes);
+    }
+  };
+  run_all(module.forward, work.items);
+  if (work.merge_items > 0) run_all(module.merge, work.merge_items);
+}
+
+}  // namespace hipflash::platform

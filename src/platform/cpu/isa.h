@@ -1,0 +1,30 @@
+// Which instruction set the CPU kernels may use, by CPUID and XGETBV: what the CPU has and the
+// operating system saves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cpu/tiles.h"
+
+namespace hipflash::platform {
+
+struct IsaReport {
+  CpuIsa best = CpuIsa::portable;  // the values are ordered: a later one is faster where available
+  std::vector<std::string> notes;  // why something faster is not used
+};
+
+// Of this machine; computed once.
+const IsaReport& isa_report();
+
+// The set that `name` asks for ("" or "auto": the best). InvalidArgument if it is unknown or the CPU
+// lacks it: a slower set is never taken silently.
+CpuIsa choose_isa(const std::string& name);
+
+// The instruction set that serves an element type when `isa` is available: avx512_bf16 is for bf16.
+CpuIsa isa_for(CpuIsa isa, ElementType element) noexcept;
+
+// The architecture string of a Spec: "cpu-avx512", "cpu-portable-aarch64".
+std::string arch_of(CpuIsa isa);
+
+}  // namespace hipflash::platform
