@@ -1,5 +1,6 @@
 /// \file
-/// Exact attention, softmax(Q Kᵀ · scale + mask) · V, for any shape, head dimension, mask and layout.
+/// Exact attention, softmax(Q Kᵀ · scale + mask) · V, for any shape, head dimension, mask and
+/// layout.
 ///
 /// ```
 /// hipflash::Context ctx;
@@ -20,10 +21,10 @@
 ///
 /// then out_i = Σ_j softmax_j(score) · v_j, and lse_i = ln Σ_j exp(score).
 ///
-/// **Rows that see nothing** give output 0 and LSE −∞. **NaN**: a NaN in Q, or in a K that some query
-/// sees, gives NaN in the rows it reaches; NaN in K or V at positions that no query of the call sees
-/// changes nothing; NaN in V at a seen position may reach other queries of that head, because
-/// 0 · NaN is NaN in every matrix-product implementation.
+/// **Rows that see nothing** give output 0 and LSE −∞. **NaN**: a NaN in Q, or in a K that some
+/// query sees, gives NaN in the rows it reaches; NaN in K or V at positions that no query of the
+/// call sees changes nothing; NaN in V at a seen position may reach other queries of that head,
+/// because 0 · NaN is NaN in every matrix-product implementation.
 ///
 /// **Determinism.** The same inputs on the same device with the same plan give the same bits.
 #pragma once
@@ -40,9 +41,9 @@ namespace hipflash {
 
 /// Slopes of ALiBi (Press et al. 2021): f32, one per query head or per (batch, query head).
 struct Alibi {
-  const float* slopes = nullptr;   ///< Null: no ALiBi. Device memory on a GPU.
-  std::int64_t batch_stride = 0;   ///< Elements; 0 shares the slopes across the batch.
-  std::int64_t head_stride = 1;    ///< Elements.
+  const float* slopes = nullptr;  ///< Null: no ALiBi. Device memory on a GPU.
+  std::int64_t batch_stride = 0;  ///< Elements; 0 shares the slopes across the batch.
+  std::int64_t head_stride = 1;   ///< Elements.
 };
 
 /// Additive bias of shape (batch, heads, queries, keys); stride 0 broadcasts a dimension.
@@ -70,8 +71,8 @@ struct LseOutput {
 struct Varlen {
   const void* cu_seqlens_q = nullptr;  ///< batch + 1 offsets; null: not ragged.
   const void* cu_seqlens_k = nullptr;
-  bool offsets_are_64bit = false;      ///< int64 instead of int32 offsets.
-  std::int64_t max_seq_q = 0;          ///< Hint; 0: unknown.
+  bool offsets_are_64bit = false;  ///< int64 instead of int32 offsets.
+  std::int64_t max_seq_q = 0;      ///< Hint; 0: unknown.
   std::int64_t max_seq_k = 0;
 };
 

@@ -30,9 +30,9 @@ struct CacheEntry {
   std::string key;     ///< Hex.
   std::string family;  ///< Kernel family.
   std::string arch;
-  std::string label;   ///< For people: dtype, head dimension, features, tile.
-  std::uint64_t bytes = 0;      ///< Size on disk.
-  std::int64_t last_used = 0;   ///< Seconds since 1970.
+  std::string label;           ///< For people: dtype, head dimension, features, tile.
+  std::uint64_t bytes = 0;     ///< Size on disk.
+  std::int64_t last_used = 0;  ///< Seconds since 1970.
 };
 
 /// The user cache: HIPFLASH_CACHE_DIR, else $XDG_CACHE_HOME/hipflash, else ~/.cache/hipflash.
@@ -41,7 +41,7 @@ namespace user_cache {
 
 HIPFLASH_EXPORT std::string path();
 HIPFLASH_EXPORT std::vector<CacheEntry> list();
-/// Checks every entry, removes the damaged ones and returns their keys or file names.
+/// Checks every entry, removes the damaged ones and returns, for each, its key and what was wrong.
 HIPFLASH_EXPORT std::vector<std::string> verify();
 /// Removes the least recently used entries until at most `max_bytes` remain; returns how many.
 HIPFLASH_EXPORT std::size_t prune(std::uint64_t max_bytes);

@@ -19,25 +19,25 @@ namespace hipflash {
 /// Settings of a Context. Empty or 0 means: what the environment says, else the default.
 /// The environment variables are described in README.md.
 struct ContextOptions {
-  std::string cache_dir;               ///< Instead of HIPFLASH_CACHE_DIR.
-  bool use_disk_cache = true;          ///< False: memory only.
-  std::vector<std::string> prebuilt;   ///< Searched before HIPFLASH_PREBUILT.
-  int threads = 0;                     ///< CPU only: threads to use; 0: one per available CPU.
-  std::string cpu_isa;                 ///< CPU only, instead of HIPFLASH_CPU_ISA.
+  std::string cache_dir;              ///< Instead of HIPFLASH_CACHE_DIR.
+  bool use_disk_cache = true;         ///< False: memory only.
+  std::vector<std::string> prebuilt;  ///< Searched before HIPFLASH_PREBUILT.
+  int threads = 0;                    ///< CPU only: threads to use; 0: one per available CPU.
+  std::string cpu_isa;                ///< CPU only, instead of HIPFLASH_CPU_ISA.
 };
 
 /// Which kernel a Problem takes and why.
 struct Explanation {
-  std::string device;   ///< "cpu", "hip:0", ...
+  std::string device;  ///< "cpu", "hip:0", ...
   std::string arch;
-  std::string family;   ///< Kernel family.
-  std::string config;   ///< The tile config, as "name=value" pairs.
-  std::string reason;   ///< Why this family and config.
-  std::string key;      ///< Hex key of the code object.
-  std::string tier;     ///< Where the code object is now: memory, disk, prebuilt, or "none: ..." .
-  std::int64_t work_items = 0;       ///< GPU blocks or CPU work items.
-  int splits = 1;                    ///< Parts that the keys are split into.
-  std::size_t workspace_bytes = 0;   ///< Memory beyond inputs and outputs.
+  std::string family;  ///< Kernel family.
+  std::string config;  ///< The tile config, as "name=value" pairs.
+  std::string reason;  ///< Why this family and config.
+  std::string key;     ///< Hex key of the code object.
+  std::string tier;    ///< Where the code object is now: memory, disk, prebuilt, or "none: ..." .
+  std::int64_t work_items = 0;      ///< GPU blocks or CPU work items.
+  int splits = 1;                   ///< Parts that the keys are split into.
+  std::size_t workspace_bytes = 0;  ///< Memory beyond inputs and outputs.
 
   /// Several lines for people.
   HIPFLASH_EXPORT std::string text() const;
@@ -91,11 +91,12 @@ class HIPFLASH_EXPORT Context {
   /// Which kernel the Problem takes, without compiling anything.
   Explanation explain(const Problem& problem);
 
-  /// Called for each finished problem of prefetch(): how many are done, of how many, and the error of
-  /// this one or null. Called from other threads, one call at a time.
+  /// Called for each finished problem of prefetch(): how many are done, of how many, and the error
+  /// of this one or null. Called from other threads, one call at a time.
   using Progress = std::function<void(std::size_t done, std::size_t total, const Error* error)>;
 
-  /// Makes the plans of all problems in the background, compiling on all cores, and returns at once.
+  /// Makes the plans of all problems in the background, compiling on all cores, and returns at
+  /// once.
   void prefetch(std::vector<Problem> problems, Progress progress = {});
   /// Waits until everything asked of prefetch() is done.
   void wait_prefetch();

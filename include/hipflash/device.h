@@ -34,24 +34,28 @@ HIPFLASH_EXPORT DeviceId parse_device(const std::string& text);
 /// "cpu", "hip:0", "cuda:1".
 HIPFLASH_EXPORT std::string to_string(const DeviceId& device);
 
-/// The device that HIPFLASH_DEVICE names, else the first AMD GPU, else the first NVIDIA GPU, else the CPU.
+/// The device that HIPFLASH_DEVICE names, else the first AMD GPU, else the first NVIDIA GPU, else
+/// the CPU.
 HIPFLASH_EXPORT DeviceId default_device();
 
 /// What is known about a device.
 struct DeviceInfo {
   DeviceId id;
   std::string name;  ///< For people: "AMD Instinct MI300X", "AMD EPYC 9354".
-  std::string arch;  ///< What kernels are compiled for: "gfx942:sramecc+:xnack-", "sm_90a", "cpu-avx512".
-  int compute_units = 0;          ///< GPU: compute units; CPU: threads that hipflash uses.
-  std::size_t memory_bytes = 0;   ///< Total memory, 0 if unknown.
-  std::string compiler;           ///< Which compiler serves it; empty when there is none.
-  std::vector<std::string> notes; ///< What a user should know, such as an instruction set that is switched off.
+  std::string
+      arch;  ///< What kernels are compiled for: "gfx942:sramecc+:xnack-", "sm_90a", "cpu-avx512".
+  int compute_units = 0;         ///< GPU: compute units; CPU: threads that hipflash uses.
+  std::size_t memory_bytes = 0;  ///< Total memory, 0 if unknown.
+  std::string compiler;          ///< Which compiler serves it; empty when there is none.
+  std::vector<std::string>
+      notes;  ///< What a user should know, such as an instruction set that is switched off.
 };
 
 /// Every device that can be used now. The CPU is always there and comes last.
 HIPFLASH_EXPORT std::vector<DeviceInfo> devices();
 
-/// A stream of the caller: `hipStream_t` or `CUstream`. Null is the default stream; ignored on the CPU.
+/// A stream of the caller: `hipStream_t` or `CUstream`. Null is the default stream; ignored on the
+/// CPU.
 struct Stream {
   void* handle = nullptr;
 };

@@ -1,5 +1,6 @@
 /// \file
-/// Errors: one exception type with a code and a sentence that names the argument, its value and the rule.
+/// Errors: one exception type with a code and a sentence that names the argument, its value and the
+/// rule.
 #pragma once
 
 #include <stdexcept>
@@ -12,13 +13,13 @@ namespace hipflash {
 /// What kind of failure an Error reports. The numeric values are those of `hipflash_status` in c.h.
 enum class ErrorCode : int {
   InvalidArgument = 1,  ///< An argument breaks a documented rule; the message names it.
-  NotSupported = 2,     ///< The request is well formed but not built; the message names the feature.
-  NoDevice = 3,         ///< The device asked for does not exist or its runtime cannot be opened.
-  CompileFailed = 4,    ///< A kernel did not compile; Error::log() holds the compiler's words.
-  CacheUnusable = 5,    ///< A cache was named explicitly and cannot serve.
-  LaunchFailed = 6,     ///< The device refused or failed a kernel.
-  OutOfMemory = 7,      ///< Host or device memory is exhausted.
-  Internal = 8,         ///< A fault of hipflash itself.
+  NotSupported = 2,   ///< The request is well formed but not built; the message names the feature.
+  NoDevice = 3,       ///< The device asked for does not exist or its runtime cannot be opened.
+  CompileFailed = 4,  ///< A kernel did not compile; Error::log() holds the compiler's words.
+  CacheUnusable = 5,  ///< A cache was named explicitly and cannot serve.
+  LaunchFailed = 6,   ///< The device refused or failed a kernel.
+  OutOfMemory = 7,    ///< Host or device memory is exhausted.
+  Internal = 8,       ///< A fault of hipflash itself.
 };
 
 /// The code's name, for example "InvalidArgument".

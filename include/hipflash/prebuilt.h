@@ -13,16 +13,16 @@ namespace hipflash {
 
 /// A kernel made by compile_ahead().
 struct CompiledKernel {
-  std::string key;     ///< Hex.
+  std::string key;  ///< Hex.
   std::string family;
   std::string arch;
-  std::string label;   ///< For people: dtype, head dimension, features, tile.
+  std::string label;           ///< For people: dtype, head dimension, features, tile.
   Tier tier = Tier::compiled;  ///< disk: it was there already.
   double compile_ms = 0;
 };
 
-/// Compiles the kernel of a Problem for `arch`, which need not be this machine's, into the user cache
-/// (ContextOptions::cache_dir). Architectures: those of `hipflash info`, such as "cpu-avx2".
+/// Compiles the kernel of a Problem for `arch`, which need not be this machine's, into the user
+/// cache (ContextOptions::cache_dir). Architectures: those of `hipflash info`, such as "cpu-avx2".
 /// \throws Error InvalidArgument for an unknown architecture; NotSupported; CompileFailed.
 HIPFLASH_EXPORT CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
                                              const ContextOptions& options = {});

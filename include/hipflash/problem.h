@@ -31,10 +31,10 @@ struct Features {
   bool alibi = false;
   bool bias = false;
   bool mask = false;
-  bool sinks = false;     ///< NotSupported until built.
-  bool varlen = false;    ///< NotSupported until built.
-  bool paged_kv = false;  ///< NotSupported until built.
-  bool dropout = false;   ///< NotSupported until built.
+  bool sinks = false;           ///< NotSupported until built.
+  bool varlen = false;          ///< NotSupported until built.
+  bool paged_kv = false;        ///< NotSupported until built.
+  bool dropout = false;         ///< NotSupported until built.
   bool user_functions = false;  ///< NotSupported until built.
 
   friend bool operator==(const Features& a, const Features& b) noexcept {
@@ -67,8 +67,8 @@ struct HIPFLASH_EXPORT Problem {
 
   Strides q, k, v, out;  ///< In elements.
   Strides lse;           ///< Of (batch, query, head), in elements.
-  /// Every row of q, k, v and out starts on a multiple of 16 bytes. False is always right; true lets
-  /// kernels use wide accesses and is checked when a plan runs.
+  /// Every row of q, k, v and out starts on a multiple of 16 bytes. False is always right; true
+  /// lets kernels use wide accesses and is checked when a plan runs.
   bool aligned = false;
 
   float scale = 0.0f;  ///< The factor itself: 1/√dim is already filled in.
@@ -90,7 +90,9 @@ struct HIPFLASH_EXPORT Problem {
 };
 
 HIPFLASH_EXPORT bool operator==(const Problem& a, const Problem& b) noexcept;
-inline bool operator!=(const Problem& a, const Problem& b) noexcept { return !(a == b); }
+inline bool operator!=(const Problem& a, const Problem& b) noexcept {
+  return !(a == b);
+}
 
 /// The data of one call. Device memory on a GPU. Pointers of absent features stay null.
 struct TensorPointers {

@@ -19,7 +19,8 @@ HIPFLASH_EXPORT const char* to_string(DType dtype) noexcept;
 /// Size of one element in bytes.
 HIPFLASH_EXPORT std::size_t size_of(DType dtype) noexcept;
 
-/// Distances in elements between neighbours along each dimension. The head dimension itself is contiguous.
+/// Distances in elements between neighbours along each dimension. The head dimension itself is
+/// contiguous.
 struct Strides {
   std::int64_t batch = 0;
   std::int64_t seq = 0;
@@ -48,19 +49,30 @@ struct Tensor {
   /// `auto q = Tensor::bshd(ptr, DType::f16, 8, 2048, 16, 128);`
   static Tensor bshd(const void* data, DType dtype, std::int64_t batch, std::int64_t seq,
                      std::int64_t heads, std::int64_t dim) noexcept {
-    return {const_cast<void*>(data), dtype, batch, seq, heads, dim,
+    return {const_cast<void*>(data),
+            dtype,
+            batch,
+            seq,
+            heads,
+            dim,
             {seq * heads * dim, heads * dim, dim}};
   }
 
   /// A dense tensor laid out as (batch, heads, seq, dim).
   static Tensor bhsd(const void* data, DType dtype, std::int64_t batch, std::int64_t heads,
                      std::int64_t seq, std::int64_t dim) noexcept {
-    return {const_cast<void*>(data), dtype, batch, seq, heads, dim,
+    return {const_cast<void*>(data),
+            dtype,
+            batch,
+            seq,
+            heads,
+            dim,
             {heads * seq * dim, dim, seq * dim}};
   }
 };
 
-/// Distances in elements along (batch, head, query, key) of a bias or mask. 0 repeats along a dimension.
+/// Distances in elements along (batch, head, query, key) of a bias or mask. 0 repeats along a
+/// dimension.
 struct ScoreStrides {
   std::int64_t batch = 0;
   std::int64_t head = 0;

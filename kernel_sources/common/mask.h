@@ -11,7 +11,9 @@ struct KeyRange {
   int first, end;
 };
 
-HF_DEVICE int clamp_int(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+HF_DEVICE int clamp_int(int x, int low, int high) {
+  return x < low ? low : x > high ? high : x;
+}
 
 // The keys that query i sees, whatever an elementwise mask hides besides.
 HF_DEVICE KeyRange visible_keys(const AttentionArgs& args, int i) {
@@ -35,6 +37,8 @@ HF_DEVICE KeyRange keys_seen_by_all(const AttentionArgs& args, int first, int la
   return {visible_keys(args, last).first, visible_keys(args, first).end};
 }
 
-HF_DEVICE bool sees(KeyRange range, int j) { return j >= range.first && j < range.end; }
+HF_DEVICE bool sees(KeyRange range, int j) {
+  return j >= range.first && j < range.end;
+}
 
 }  // namespace hipflash

@@ -27,15 +27,18 @@ Strides meaningful(const Tensor& t) {
 }
 
 bool rows_aligned(const Tensor& t) {
-  const auto element = static_cast<std::int64_t>(size_of(t.dtype));
+  const auto elements = static_cast<std::int64_t>(16 / size_of(t.dtype));
   const Strides s = meaningful(t);
-  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && s.batch * element % 16 == 0 &&
-         s.seq * element % 16 == 0 && s.head * element % 16 == 0;
+  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && s.batch % elements == 0 &&
+         s.seq % elements == 0 && s.head % elements == 0;
 }
 
 Strides lse_strides(const LseOutput& lse, const Tensor& q) {
   const bool dense = lse.stride == Strides{};
-  const Strides given = dense ? Strides{q.heads * q.seq, 1, q.seq} : lse.stride;
+  // Unsigned: sizes are checked later, and an overflow here must be harmless.
+  const auto heads_by_seq = static_cast<std::int64_t>(static_cast<std::uint64_t>(q.heads) *
+                                                      static_cast<std::uint64_t>(q.seq));
+  const Strides given = dense ? Strides{heads_by_seq, 1, q.seq} : lse.stride;
   return {q.batch > 1 ? given.batch : 0, q.seq > 1 ? given.seq : 0, q.heads > 1 ? given.head : 0};
 }
 

@@ -21,7 +21,8 @@ constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;  // batch and heads ar
 
 void check_count(const char* name, std::int64_t value, std::int64_t most) {
   if (value < 0) invalid(name, value, "must not be negative");
-  if (value > most) fail(ErrorCode::InvalidArgument, "{} = {} must be at most {}", name, value, most);
+  if (value > most)
+    fail(ErrorCode::InvalidArgument, "{} = {} must be at most {}", name, value, most);
 }
 
 void check_dtype(const char* name, DType dtype) {
@@ -40,9 +41,9 @@ void check_reach(const char* name, std::initializer_list<Extent> extents) {
   std::int64_t reach = 0;
   for (const auto [size, stride] : extents) {
     std::int64_t step = 0;
-    if (size > 1 && (stride == INT64_MIN ||
-                     __builtin_mul_overflow(size - 1, std::abs(stride), &step) ||
-                     __builtin_add_overflow(reach, step, &reach) || reach > most)) {
+    if (size > 1 &&
+        (stride == INT64_MIN || __builtin_mul_overflow(size - 1, std::abs(stride), &step) ||
+         __builtin_add_overflow(reach, step, &reach) || reach > most)) {
       fail(ErrorCode::InvalidArgument,
            "{} stride {} over {} positions reaches further than 2^60 elements", name, stride, size);
     }
@@ -67,10 +68,28 @@ void check_disjoint(const char* name, std::array<Extent, 4> extents) {
   }
 }
 
+// What Problem::aligned promises of the strides; the pointers are looked at when a plan runs.
+void check_aligned(const Problem& p) {
+  const auto elements = static_cast<std::int64_t>(16 / size_of(p.dtype));
+  const std::pair<const char*, const Strides*> tensors[] = {
+      {"q", &p.q}, {"k", &p.k}, {"v", &p.v}, {"out", &p.out}};
+  for (const auto& [name, s] : tensors) {
+    for (const std::int64_t stride : {s->batch, s->seq, s->head}) {
+      if (stride % elements != 0) {
+        fail(ErrorCode::InvalidArgument,
+             "{} stride {} is not a multiple of {} elements (16 bytes), but aligned = true", name,
+             stride, elements);
+      }
+    }
+  }
+}
+
 void check_supported(const Features& features) {
   const std::pair<bool, const char*> unbuilt[] = {
-      {features.sinks, "sinks"},       {features.varlen, "varlen"},
-      {features.paged_kv, "paged_kv"}, {features.dropout, "dropout"},
+      {features.sinks, "sinks"},
+      {features.varlen, "varlen"},
+      {features.paged_kv, "paged_kv"},
+      {features.dropout, "dropout"},
       {features.user_functions, "user_functions"},
   };
   for (const auto& [asked, name] : unbuilt) {
@@ -80,7 +99,9 @@ void check_supported(const Features& features) {
 
 }  // namespace
 
-bool is_empty(const Problem& p) noexcept { return p.batch == 0 || p.heads_q == 0 || p.seq_q == 0; }
+bool is_empty(const Problem& p) noexcept {
+  return p.batch == 0 || p.heads_q == 0 || p.seq_q == 0;
+}
 
 void check_problem(const Problem& p) {
   check_dtype("dtype", p.dtype);
@@ -113,7 +134,8 @@ void check_problem(const Problem& p) {
             "is not a mask alignment (bottom_right 0, top_left 1)");
   }
   if (p.window.left < -1) invalid("window.left", p.window.left, "must be -1 (unbounded) or more");
-  if (p.window.right < -1) invalid("window.right", p.window.right, "must be -1 (unbounded) or more");
+  if (p.window.right < -1)
+    invalid("window.right", p.window.right, "must be -1 (unbounded) or more");
   check_supported(p.features);
   if (p.features.bias) {
     check_dtype("bias.dtype", p.bias_dtype);
@@ -131,19 +153,19 @@ void check_problem(const Problem& p) {
   rows("k", p.k, p.seq_k, p.heads_kv);
   rows("v", p.v, p.seq_k, p.heads_kv);
   rows("out", p.out, p.seq_q, p.heads_q);
+  if (p.aligned) check_aligned(p);
   check_disjoint("out", {{{p.batch, p.out.batch},
                           {p.seq_q, p.out.seq},
                           {p.heads_q, p.out.head},
                           {p.value_head_dim, 1}}});
   if (p.features.lse) {
     rows("lse", p.lse, p.seq_q, p.heads_q);
-    check_disjoint("lse", {{{p.batch, p.lse.batch},
-                            {p.seq_q, p.lse.seq},
-                            {p.heads_q, p.lse.head},
-                            {1, 0}}});
+    check_disjoint(
+        "lse", {{{p.batch, p.lse.batch}, {p.seq_q, p.lse.seq}, {p.heads_q, p.lse.head}, {1, 0}}});
   }
   const auto cells = [&](const char* name, const ScoreStrides& s) {
-    check_reach(name, {{p.batch, s.batch}, {p.heads_q, s.head}, {p.seq_q, s.query}, {p.seq_k, s.key}});
+    check_reach(name,
+                {{p.batch, s.batch}, {p.heads_q, s.head}, {p.seq_q, s.query}, {p.seq_k, s.key}});
   };
   if (p.features.bias) cells("bias", p.bias);
   if (p.features.mask) cells("mask", p.mask);
@@ -154,7 +176,8 @@ void check_problem(const Problem& p) {
 
 void check_pointers(const Problem& p, const TensorPointers& t) {
   const auto check = [](const char* name, const void* pointer, std::size_t alignment) {
-    if (!pointer) fail(ErrorCode::InvalidArgument, "{} = null must point to the tensor's data", name);
+    if (!pointer)
+      fail(ErrorCode::InvalidArgument, "{} = null must point to the tensor's data", name);
     if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
       fail(ErrorCode::InvalidArgument, "{} = {} must be a multiple of {} bytes", name,
            fmt::ptr(pointer), alignment);

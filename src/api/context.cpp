@@ -58,7 +58,9 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
       modules_(provider),
       plans_({.count = kMaxPlans}) {}
 
-Context::Impl::~Impl() { wait_prefetch(); }
+Context::Impl::~Impl() {
+  wait_prefetch();
+}
 
 const DeviceInfo& Context::Impl::info() {
   std::call_once(info_made_, [this] {
@@ -86,8 +88,7 @@ plan::CpuPlan Context::Impl::choose(const Problem& problem) {
   if (provider.sealed() || provider.options().strict || provider.find(special.spec)) {
     return special;
   }
-  plan::CpuPlan general =
-      plan::plan_cpu(problem, device_->isa(), threads, plan::Kernel::general);
+  plan::CpuPlan general = plan::plan_cpu(problem, device_->isa(), threads, plan::Kernel::general);
   return provider.find(general.spec) ? general : special;
 }
 
@@ -175,14 +176,24 @@ Context::Context(DeviceId device, const ContextOptions& options)
     : impl_(std::make_unique<Impl>(device, options)) {}
 Context::~Context() = default;
 
-const DeviceInfo& Context::device() const { return impl_->info(); }
-Plan Context::plan(const Problem& problem) { return Plan(impl_->plan(problem)); }
-Explanation Context::explain(const Problem& problem) { return impl_->explain(problem); }
+const DeviceInfo& Context::device() const {
+  return impl_->info();
+}
+Plan Context::plan(const Problem& problem) {
+  return Plan(impl_->plan(problem));
+}
+Explanation Context::explain(const Problem& problem) {
+  return impl_->explain(problem);
+}
 void Context::prefetch(std::vector<Problem> problems, Progress progress) {
   impl_->prefetch(std::move(problems), std::move(progress));
 }
-void Context::wait_prefetch() { impl_->wait_prefetch(); }
-void Context::seal() noexcept { impl_->provider.seal(); }
+void Context::wait_prefetch() {
+  impl_->wait_prefetch();
+}
+void Context::seal() noexcept {
+  impl_->provider.seal();
+}
 
 CacheStats Context::cache_stats() const {
   const jit::ProviderCounters counters = impl_->provider.counters();

@@ -25,6 +25,8 @@ DeviceId default_device() {
   return named.empty() ? DeviceId{} : parse_device(named);
 }
 
-std::vector<DeviceInfo> devices() { return {Context(DeviceId{}).device()}; }
+std::vector<DeviceInfo> devices() {
+  return {Context(DeviceId{}).device()};
+}
 
 }  // namespace hipflash

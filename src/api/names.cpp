@@ -11,30 +11,42 @@ namespace hipflash {
 
 const char* to_string(DType dtype) noexcept {
   switch (dtype) {
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::f32: return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f32:
+      return "f32";
   }
   return "unknown dtype";
 }
 
-std::size_t size_of(DType dtype) noexcept { return dtype == DType::f32 ? 4 : 2; }
+std::size_t size_of(DType dtype) noexcept {
+  return dtype == DType::f32 ? 4 : 2;
+}
 
 const char* to_string(Platform platform) noexcept {
   switch (platform) {
-    case Platform::cpu: return "cpu";
-    case Platform::hip: return "hip";
-    case Platform::cuda: return "cuda";
+    case Platform::cpu:
+      return "cpu";
+    case Platform::hip:
+      return "hip";
+    case Platform::cuda:
+      return "cuda";
   }
   return "unknown platform";
 }
 
 const char* to_string(Tier tier) noexcept {
   switch (tier) {
-    case Tier::memory: return "memory";
-    case Tier::disk: return "disk";
-    case Tier::prebuilt: return "prebuilt";
-    case Tier::compiled: return "compiled";
+    case Tier::memory:
+      return "memory";
+    case Tier::disk:
+      return "disk";
+    case Tier::prebuilt:
+      return "prebuilt";
+    case Tier::compiled:
+      return "compiled";
   }
   return "unknown tier";
 }

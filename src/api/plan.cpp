@@ -43,12 +43,24 @@ void Plan::Impl::run(const TensorPointers& tensors) const {
 
 Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-void Plan::run(const TensorPointers& tensors, Stream) const { impl_->run(tensors); }
-const Problem& Plan::problem() const noexcept { return impl_->problem; }
-Tier Plan::tier() const noexcept { return impl_->tier; }
-double Plan::compile_ms() const noexcept { return impl_->compile_ms; }
-double Plan::load_ms() const noexcept { return impl_->load_ms; }
-const Explanation& Plan::explanation() const noexcept { return impl_->explanation; }
+void Plan::run(const TensorPointers& tensors, Stream) const {
+  impl_->run(tensors);
+}
+const Problem& Plan::problem() const noexcept {
+  return impl_->problem;
+}
+Tier Plan::tier() const noexcept {
+  return impl_->tier;
+}
+double Plan::compile_ms() const noexcept {
+  return impl_->compile_ms;
+}
+double Plan::load_ms() const noexcept {
+  return impl_->load_ms;
+}
+const Explanation& Plan::explanation() const noexcept {
+  return impl_->explanation;
+}
 
 std::string Explanation::text() const {
   return fmt::format(

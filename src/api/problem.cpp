@@ -23,8 +23,8 @@ void for_each_field(const Problem& p, F&& f) {
     f(s.key);
   };
   f(p.dtype);
-  for (const auto n : {p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_k, p.head_dim,
-                       p.value_head_dim}) {
+  for (const auto n :
+       {p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_k, p.head_dim, p.value_head_dim}) {
     f(n);
   }
   for (const auto* s : {&p.q, &p.k, &p.v, &p.out, &p.lse}) strides(*s);
@@ -47,10 +47,18 @@ void for_each_field(const Problem& p, F&& f) {
   score_strides(p.mask);
 }
 
-std::uint64_t bits_of(std::int64_t x) { return static_cast<std::uint64_t>(x); }
-std::uint64_t bits_of(bool x) { return x ? 1 : 0; }
-std::uint64_t bits_of(DType x) { return static_cast<std::uint64_t>(x); }
-std::uint64_t bits_of(MaskAlignment x) { return static_cast<std::uint64_t>(x); }
+std::uint64_t bits_of(std::int64_t x) {
+  return static_cast<std::uint64_t>(x);
+}
+std::uint64_t bits_of(bool x) {
+  return x ? 1 : 0;
+}
+std::uint64_t bits_of(DType x) {
+  return static_cast<std::uint64_t>(x);
+}
+std::uint64_t bits_of(MaskAlignment x) {
+  return static_cast<std::uint64_t>(x);
+}
 std::uint64_t bits_of(float x) {
   if (x == 0.0f) return 0;  // both zeros are equal, so they hash alike
   std::uint32_t bits = 0;

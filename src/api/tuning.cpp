@@ -5,7 +5,8 @@
 namespace hipflash {
 
 void tune(Context&, const TuneOptions&) {
-  fail(ErrorCode::NotSupported, "tuning: this feature is not built yet; plans use built-in defaults");
+  fail(ErrorCode::NotSupported,
+       "tuning: this feature is not built yet; plans use built-in defaults");
 }
 
 }  // namespace hipflash

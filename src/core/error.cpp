@@ -6,14 +6,22 @@ namespace hipflash {
 
 const char* to_string(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::InvalidArgument: return "InvalidArgument";
-    case ErrorCode::NotSupported: return "NotSupported";
-    case ErrorCode::NoDevice: return "NoDevice";
-    case ErrorCode::CompileFailed: return "CompileFailed";
-    case ErrorCode::CacheUnusable: return "CacheUnusable";
-    case ErrorCode::LaunchFailed: return "LaunchFailed";
-    case ErrorCode::OutOfMemory: return "OutOfMemory";
-    case ErrorCode::Internal: return "Internal";
+    case ErrorCode::InvalidArgument:
+      return "InvalidArgument";
+    case ErrorCode::NotSupported:
+      return "NotSupported";
+    case ErrorCode::NoDevice:
+      return "NoDevice";
+    case ErrorCode::CompileFailed:
+      return "CompileFailed";
+    case ErrorCode::CacheUnusable:
+      return "CacheUnusable";
+    case ErrorCode::LaunchFailed:
+      return "LaunchFailed";
+    case ErrorCode::OutOfMemory:
+      return "OutOfMemory";
+    case ErrorCode::Internal:
+      return "Internal";
   }
   return "unknown error code";
 }

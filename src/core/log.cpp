@@ -24,10 +24,14 @@ spdlog::level::level_enum parse_level(const std::string& name, bool& known) {
 
 spdlog::level::level_enum convert(LogLevel level) {
   switch (level) {
-    case LogLevel::error: return spdlog::level::err;
-    case LogLevel::warn: return spdlog::level::warn;
-    case LogLevel::info: return spdlog::level::info;
-    case LogLevel::debug: return spdlog::level::debug;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::warn:
+      return spdlog::level::warn;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::debug:
+      return spdlog::level::debug;
   }
   return spdlog::level::err;
 }

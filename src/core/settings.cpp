@@ -41,11 +41,20 @@ std::uint64_t size_setting(const char* name, std::uint64_t missing) {
   int shift = 0;
   if (at < value.size()) {
     switch (std::toupper(static_cast<unsigned char>(value[at++]))) {
-      case 'K': shift = 10; break;
-      case 'M': shift = 20; break;
-      case 'G': shift = 30; break;
-      case 'T': shift = 40; break;
-      default: malformed();
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      case 'T':
+        shift = 40;
+        break;
+      default:
+        malformed();
     }
   }
   if (at != value.size() || number > (most >> shift)) malformed();

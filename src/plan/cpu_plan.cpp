@@ -4,8 +4,8 @@
 
 #include <sstream>
 
-#include "platform/cpu/isa.h"
 #include "plan/kernel_facts.h"
+#include "platform/cpu/isa.h"
 
 namespace hipflash::plan {
 namespace {

@@ -17,8 +17,8 @@ enum class Kernel { specialized, general };
 
 struct CpuPlan {
   jit::Spec spec;
-  AttentionArgs args = {};  // pointers are null
-  CpuWork work = {};        // no items: nothing to launch
+  AttentionArgs args = {};        // pointers are null
+  CpuWork work = {};              // no items: nothing to launch
   std::size_t partial_bytes = 0;  // of the partial results when keys are split
   std::string config, reason;     // for explain
 

@@ -9,15 +9,22 @@ namespace {
 
 const char* element_name(ElementType element) {
   switch (element) {
-    case ElementType::f16: return "f16";
-    case ElementType::bf16: return "bf16";
-    case ElementType::f32: return "f32";
+    case ElementType::f16:
+      return "f16";
+    case ElementType::bf16:
+      return "bf16";
+    case ElementType::f32:
+      return "f32";
   }
   return "?";
 }
 
-RowStrides row_strides(const Strides& s) { return {s.batch, s.seq, s.head}; }
-CellStrides cell_strides(const ScoreStrides& s) { return {s.batch, s.head, s.query, s.key}; }
+RowStrides row_strides(const Strides& s) {
+  return {s.batch, s.seq, s.head};
+}
+CellStrides cell_strides(const ScoreStrides& s) {
+  return {s.batch, s.head, s.query, s.key};
+}
 
 }  // namespace
 

@@ -20,8 +20,7 @@ MaskBounds mask_bounds(const Problem& problem) noexcept {
   }
   // The last query is the one whose left edge lies furthest right.
   const std::int64_t left = problem.window.left;
-  if (left >= 0 &&
-      problem.seq_q - 1 + diagonal - std::min<std::int64_t>(left, kUnbounded) > 0) {
+  if (left >= 0 && problem.seq_q - 1 + diagonal - std::min<std::int64_t>(left, kUnbounded) > 0) {
     bounds.has_left = true;
     bounds.left = static_cast<int>(std::min<std::int64_t>(left, kUnbounded));
   }

@@ -19,13 +19,14 @@ const char* to_string(Kind kind) noexcept;
 struct DeviceFacts {
   Kind kind = Kind::cpu;
   int ordinal = 0;
-  std::string name;         // for people
-  std::string arch;         // as in jit::Spec::arch
-  int compute_units = 1;    // CPU: threads that the library uses
-  int wave_size = 1;        // lanes of a wave; 1 on the CPU
-  std::size_t shared_bytes = 0;    // LDS or shared memory that one block may use
-  std::size_t memory_bytes = 0;    // total memory
-  std::vector<std::string> notes;  // anything a user should know ("AVX-512 off: XCR0 lacks ZMM state")
+  std::string name;              // for people
+  std::string arch;              // as in jit::Spec::arch
+  int compute_units = 1;         // CPU: threads that the library uses
+  int wave_size = 1;             // lanes of a wave; 1 on the CPU
+  std::size_t shared_bytes = 0;  // LDS or shared memory that one block may use
+  std::size_t memory_bytes = 0;  // total memory
+  std::vector<std::string>
+      notes;  // anything a user should know ("AVX-512 off: XCR0 lacks ZMM state")
 };
 
 // A loaded code object. Unloading happens in the destructor, after the work that uses it is done.

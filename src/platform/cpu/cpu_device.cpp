@@ -73,9 +73,9 @@ CpuModule::CpuModule(std::span<const std::byte> bytes)
       merge(entry_of(object_, "attention_merge")) {}
 
 CpuDevice::CpuDevice(int threads, const std::string& isa)
-    : isa_(choose_isa(isa)), facts_(cpu_facts(threads, isa_)), pool_([n = facts_.compute_units] {
-        return std::make_unique<ThreadPool>(n);
-      }) {}
+    : isa_(choose_isa(isa)),
+      facts_(cpu_facts(threads, isa_)),
+      pool_([n = facts_.compute_units] { return std::make_unique<ThreadPool>(n); }) {}
 
 std::shared_ptr<Module> CpuDevice::load(const jit::CodeObject& code) {
   return std::make_shared<CpuModule>(code.bytes);
@@ -111,8 +111,8 @@ void CpuDevice::run(const CpuModule& module, AttentionArgs args, const CpuWork& 
            partial_bytes, args.splits);
     }
     args.partial_lse = partials;
-    args.partial_out = partials + static_cast<long long>(args.splits) * args.batch * args.heads_q *
-                                      args.seq_q;
+    args.partial_out =
+        partials + static_cast<long long>(args.splits) * args.batch * args.heads_q * args.seq_q;
   }
   const auto run_all = [&](CpuModule::Entry entry, std::int64_t items) {
     Call call{entry, &args, &work};

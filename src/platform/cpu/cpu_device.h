@@ -1,8 +1,8 @@
 // The CPU as a device: always there.
 #pragma once
 
-#include "jit/fork_local.h"
 #include "cpu/tiles.h"
+#include "jit/fork_local.h"
 #include "platform/cpu/shared_object.h"
 #include "platform/cpu/thread_pool.h"
 #include "platform/device.h"

@@ -30,7 +30,9 @@ std::uint64_t saved_state() {  // XCR0
   return (std::uint64_t{high} << 32) | low;
 }
 
-constexpr bool bit(unsigned word, int n) { return (word >> n) & 1u; }
+constexpr bool bit(unsigned word, int n) {
+  return (word >> n) & 1u;
+}
 
 IsaReport detect() {
   IsaReport report;
@@ -67,7 +69,9 @@ IsaReport detect() {
 
 #else
 
-IsaReport detect() { return {}; }
+IsaReport detect() {
+  return {};
+}
 
 #endif
 
@@ -98,8 +102,8 @@ CpuIsa choose_isa(const std::string& name) {
   for (const CpuIsa isa : {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16}) {
     if (name != cpu_isa_facts(isa).name) continue;
     if (isa > best) {
-      fail(ErrorCode::InvalidArgument,
-           "HIPFLASH_CPU_ISA=\"{}\": this CPU can use at most {}", name, cpu_isa_facts(best).name);
+      fail(ErrorCode::InvalidArgument, "HIPFLASH_CPU_ISA=\"{}\": this CPU can use at most {}", name,
+           cpu_isa_facts(best).name);
     }
     return isa;
   }

@@ -17,8 +17,8 @@ struct IsaReport {
 // Of this machine; computed once.
 const IsaReport& isa_report();
 
-// The set that `name` asks for ("" or "auto": the best). InvalidArgument if it is unknown or the CPU
-// lacks it: a slower set is never taken silently.
+// The set that `name` asks for ("" or "auto": the best). InvalidArgument if it is unknown or the
+// CPU lacks it: a slower set is never taken silently.
 CpuIsa choose_isa(const std::string& name);
 
 // The instruction set that serves an element type when `isa` is available: avx512_bf16 is for bf16.

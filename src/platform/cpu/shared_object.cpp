@@ -47,13 +47,14 @@ int unnamed_file() {
 SharedObject::SharedObject(std::span<const std::byte> bytes) : file_(unnamed_file()) {
   try {
     write_all(file_, bytes);
-    // The descriptor stays open as long as the object is loaded: the loader takes two objects of the
-    // same path for the same one, and the number makes the path unique.
+    // The descriptor stays open as long as the object is loaded: the loader takes two objects of
+    // the same path for the same one, and the number makes the path unique.
     const std::string path = fmt::format("/proc/self/fd/{}", file_);
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) {
       const char* words = ::dlerror();
-      fail(ErrorCode::LaunchFailed, "a kernel does not load: {}", words ? words : "no reason given");
+      fail(ErrorCode::LaunchFailed, "a kernel does not load: {}",
+           words ? words : "no reason given");
     }
   } catch (...) {
     ::close(file_);

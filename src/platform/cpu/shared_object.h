@@ -9,8 +9,8 @@ namespace hipflash::platform {
 // A loaded shared object; unloaded by the destructor.
 class SharedObject {
  public:
-  // Throws Error(LaunchFailed) with the loader's words. Needs no writable or executable folder where
-  // the kernel has memfd_create.
+  // Throws Error(LaunchFailed) with the loader's words. Needs no writable or executable folder
+  // where the kernel has memfd_create.
   explicit SharedObject(std::span<const std::byte> bytes);
   ~SharedObject();
   SharedObject(const SharedObject&) = delete;

@@ -13,9 +13,9 @@ namespace hipflash::platform {
 // CPUs that this process may use: its affinity mask, limited by its control group's quota.
 int available_cpus();
 
-// Runs numbered items on a fixed number of threads, the caller's included. Several callers may run at
-// once; each waits for its own items only. Threads start at the first parallel run, so making a pool
-// costs nothing.
+// Runs numbered items on a fixed number of threads, the caller's included. Several callers may run
+// at once; each waits for its own items only. Threads start at the first parallel run, so making a
+// pool costs nothing.
 class ThreadPool {
  public:
   // `threads` counts the caller's.

@@ -1,0 +1,83 @@
+#include "hipflash/prebuilt.h"
+
+#include "api/check.h"
+#include "api/context_impl.h"
+#include "core/fail.h"
+#include "platform/cpu/isa.h"
+
+namespace hipflash {
+namespace {
+
+constexpr CpuIsa kIsas[] = {
+    CpuIsa::portable,
+#if defined(__x86_64__)
+    CpuIsa::avx2,
+    CpuIsa::avx512,
+    CpuIsa::avx512_bf16,
+#endif
+};
+
+CpuIsa isa_of(const std::string& arch) {
+  std::string known;
+  for (const CpuIsa isa : kIsas) {
+    const std::string name = platform::arch_of(isa);
+    if (arch == name) return isa;
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  fail(ErrorCode::InvalidArgument, "arch = \"{}\" must be one of {}", arch, known);
+}
+
+CompiledKernel compile(jit::CodeProvider& provider, const jit::Spec& spec) {
+  const jit::CodeObject code = provider.get(spec);
+  return {code.key,       spec.family, spec.arch, spec.label, api::public_tier(code.tier),
+          code.compile_ms};
+}
+
+}  // namespace
+
+std::vector<std::string> cpu_architectures() {
+  std::vector<std::string> archs;
+  for (const CpuIsa isa : kIsas) archs.push_back(platform::arch_of(isa));
+  return archs;
+}
+
+CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
+                             const ContextOptions& options) {
+  api::check_problem(problem);
+  const CpuIsa isa = isa_of(arch);
+  const auto element = static_cast<ElementType>(problem.dtype);
+  if (platform::isa_for(isa, element) != isa) {
+    fail(ErrorCode::InvalidArgument, "arch = \"{}\" has no kernels for {}: use \"{}\"", arch,
+         to_string(problem.dtype), platform::arch_of(platform::isa_for(isa, element)));
+  }
+  const int threads = options.threads > 0 ? options.threads : platform::available_cpus();
+  jit::CodeProvider provider(api::provider_options(options));
+  return compile(provider, plan::plan_cpu(problem, isa, threads).spec);
+}
+
+std::vector<std::string> write_general_kernels(const std::string& folder,
+                                               const std::vector<std::string>& archs) {
+  if (folder.empty()) fail(ErrorCode::InvalidArgument, "folder = \"\" must name a folder");
+  std::vector<jit::Spec> specs;
+  for (const std::string& arch : archs) {
+    const CpuIsa isa = isa_of(arch);
+    for (const ElementType element : {ElementType::f16, ElementType::bf16, ElementType::f32}) {
+      if (platform::isa_for(isa, element) == isa) {
+        specs.push_back(plan::general_cpu_spec(isa, element));
+      }
+    }
+  }
+  // A folder of prebuilt files is what a user cache leaves behind.
+  jit::ProviderOptions options = jit::provider_options_from_settings();
+  options.cache_dir = folder;
+  options.prebuilt.clear();
+  options.strict = false;
+  jit::CodeProvider provider(std::move(options));
+  std::vector<std::shared_future<jit::CodeObject>> compiles;
+  for (const jit::Spec& spec : specs) compiles.push_back(provider.get_async(spec));
+  std::vector<std::string> keys;
+  for (const auto& compiled : compiles) keys.push_back(compiled.get().key);
+  return keys;
+}
+
+}  // namespace hipflash
