@@ -1,0 +1,586 @@
+// Flash attention forward for GPUs with 16x16x16 matrix products per wave: RDNA3, RDNA3.5, RDNA4.
+//
+//   S^T = K Q^T     a lane holds eight keys of one query, so the softmax stays in the lane
+//   O^T = V^T P^T   and P is the second product's operand, after an exchange of half waves on gfx11
+//
+// A block owns wmma_queries() consecutive queries of one head, and walks over the keys that any of
+// them sees, a tile at a time. While a tile is multiplied, the next K and V are on their way.
+//
+// Matrix products do not run beside vector instructions here, so every vector instruction counts.
+// There is no running maximum: exponents are taken relative to the maximum of earlier tiles
+// (the reference), and the row sum, which is needed anyway, tells when that no longer serves.
+#include "gpu/tiles_rdna.h"
+#include "gpu/tile/wmma.h"
+#include "common/mask.h"
+#include "common/score.h"
+#include "gpu/tile/merge.h"
+#include "gpu/tile/score_cells.h"
+
+namespace hipflash {
+
+static_assert(Spec::element != ElementType::f32, "f32 belongs to attention_forward_dot.hip");
+static_assert(!Spec::sinks, "attention sinks are not built");
+
+constexpr rdna::WmmaTile kTile = {Spec::waves, Spec::query_tiles, Spec::tile_keys,
+                                  Spec::query_shared, Spec::value_slice};
+constexpr rdna::WmmaShared kAt = rdna::wmma_shared(kGeneration, kTile, Spec::head_dim);
+constexpr int kThreads = rdna::wmma_threads(kTile);
+constexpr int kQueries = rdna::wmma_queries(kTile);
+constexpr int kWaveQueries = 16 * kTile.query_tiles;
+constexpr int kSlices = rdna::wmma_slices(kTile, Spec::value_head_dim);
+
+constexpr int kQueryTiles = kTile.query_tiles;                        // of a wave, 16 rows each
+constexpr int kKeys = kTile.tile_keys;                                // of a step
+constexpr int kKeyTiles = kKeys / 16;                                 // of a step
+constexpr int kDimTiles = rdna::round_up(Spec::head_dim, 16) / 16;    // of Q and K
+constexpr int kValueTiles = kTile.value_slice / 16;                   // of V and O, in this block
+
+static_assert((kTile.waves & (kTile.waves - 1)) == 0 && kKeys % 16 == 0, "see WmmaTile");
+static_assert(kTile.value_slice % 16 == 0 && kAt.bytes <= rdna::kSharedLimit, "see WmmaTile");
+
+// ---- staging: global memory -> registers -> shared memory ----------------------------------------
+
+// K goes over in 16-byte pieces: a thread has one column and every kKeyRowStep-th row.
+constexpr int kKeyColumns = rdna::piece_columns(Spec::head_dim);
+constexpr int kKeyRowStep = kThreads / kKeyColumns;
+constexpr int kKeyPieces = rdna::divide_up(kKeys, kKeyRowStep);
+constexpr bool kAllStoreKeys = kKeys >= kKeyRowStep && kKeyColumns * 8 == kDimTiles * 16;
+static_assert(kKeyRowStep >= 1, "more columns than threads");
+
+// V is transposed on the way: a thread takes 8 dims of kRun neighbouring keys and stores 8 runs.
+constexpr int kValueColumns = rdna::piece_columns(kTile.value_slice);
+constexpr int kRun = kKeys / 8 * kValueColumns >= kThreads   ? 8
+                     : kKeys / 4 * kValueColumns >= kThreads ? 4
+                                                             : 2;
+constexpr int kSharers = 8 / kRun;  // neighbouring threads that fill one 16-byte piece
+constexpr int kRuns = kKeys / kRun;
+constexpr int kRunStep = kThreads / kValueColumns;
+constexpr int kValueTasks = rdna::divide_up(kRuns, kRunStep);
+constexpr bool kAllStoreValues = kRuns >= kRunStep && kValueColumns * 8 == kTile.value_slice;
+static_assert(kRunStep >= kSharers || kRun == 8, "too few threads");
+
+HF_DEVICE constexpr int key_offset(int row) { return operand_row(row) * kAt.k_row; }
+HF_DEVICE constexpr int value_offset(int dim) {
+  return operand_row(dim) / kAt.group_rows * kAt.group +
+         operand_row(dim) % kAt.group_rows * kAt.v_row;
+}
+
+using KeyRows = Rows<Spec::head_dim, kKeys>;
+using ValueRows = Rows<Spec::value_head_dim, kKeys>;
+
+// A thread's places in K and V, in global and shared memory; the same in every step.
+struct Staging {
+  KeyRows keys;
+  ValueRows values;
+  int key_place[kKeyPieces], value_place[kValueTasks * kRun];
+  int key_store, value_store;
+  bool stores_keys, stores_values;
+};
+
+HF_DEVICE Staging make_staging(const AttentionArgs& args, int batch, int head_kv, int first_dim,
+                               int key_end) {
+  Staging at;
+  at.keys = {static_cast<const u16*>(args.k) + batch * args.k_stride.batch +
+                 head_kv * args.k_stride.head,
+             args.k_stride.seq, key_end};
+  at.values = {static_cast<const u16*>(args.v) + batch * args.v_stride.batch +
+                   head_kv * args.v_stride.head,
+               args.v_stride.seq, key_end};
+  const int column = thread_id() % kKeyColumns * 8, row = thread_id() / kKeyColumns;
+  at.stores_keys = row < kKeys && column < kDimTiles * 16;
+  HF_UNROLL
+  for (int n = 0; n < kKeyPieces; n++) {
+    at.key_place[n] = at.keys.place(row + n * kKeyRowStep, column, at.stores_keys);
+  }
+  at.key_store = kAt.k + key_offset(row) + column * 2;
+
+  const int dim = thread_id() / kSharers % kValueColumns * 8;
+  const int run = thread_id() % kSharers + kSharers * (thread_id() / kSharers / kValueColumns);
+  at.stores_values = run < kRuns && dim < kTile.value_slice;
+  HF_UNROLL
+  for (int n = 0; n < kValueTasks * kRun; n++) {
+    const int key = (run + n / kRun * kRunStep) * kRun + n % kRun;
+    at.value_place[n] = at.values.place(key, first_dim + dim, at.stores_values);
+  }
+  at.value_store = kAt.v + value_offset(dim) + run * kRun * 2;
+  return at;
+}
+
+struct KeyPieces {
+  u32x4 piece[kKeyPieces];
+};
+struct ValuePieces {
+  u32x4 piece[kValueTasks * kRun];
+};
+
+HF_DEVICE void load(KeyPieces& k, const Staging& at, int first_key) {
+  const auto tile = at.keys.tile(first_key);
+  HF_UNROLL
+  for (int n = 0; n < kKeyPieces; n++) k.piece[n] = KeyRows::load(tile, at.key_place[n]);
+}
+
+HF_DEVICE void load(ValuePieces& v, const Staging& at, int first_key) {
+  const auto tile = at.values.tile(first_key);
+  HF_UNROLL
+  for (int n = 0; n < kValueTasks * kRun; n++) {
+    v.piece[n] = ValueRows::load(tile, at.value_place[n]);
+  }
+}
+
+HF_DEVICE void store(char* shared, const Staging& at, const KeyPieces& k) {
+  if (kAllStoreKeys || at.stores_keys) {
+    HF_UNROLL
+    for (int n = 0; n < kKeyPieces; n++) {
+      *reinterpret_cast<u32x4*>(shared + at.key_store + key_offset(n * kKeyRowStep)) = k.piece[n];
+    }
+  }
+}
+
+HF_DEVICE void store_transposed(char* shared, const Staging& at, const ValuePieces& v) {
+  if (kAllStoreValues || at.stores_values) {
+    HF_UNROLL
+    for (int n = 0; n < kValueTasks; n++) {
+      HF_UNROLL
+      for (int j = 0; j < 8; j++) {
+        u32 run[kRun / 2];
+        HF_UNROLL
+        for (int i = 0; i < kRun / 2; i++) {
+          const u32 even = v.piece[n * kRun + 2 * i][j / 2];
+          const u32 odd = v.piece[n * kRun + 2 * i + 1][j / 2];
+          run[i] = j % 2 ? high_halves(even, odd) : low_halves(even, odd);
+        }
+        char* to = shared + at.value_store + value_offset(j) + n * kRunStep * kRun * 2;
+        if constexpr (kRun == 8) {
+          *reinterpret_cast<u32x4*>(to) = u32x4{run[0], run[1], run[2], run[3]};
+        } else if constexpr (kRun == 4) {
+          *reinterpret_cast<u32x2*>(to) = u32x2{run[0], run[1]};
+        } else {
+          *reinterpret_cast<u32*>(to) = run[0];
+        }
+      }
+    }
+  }
+}
+
+// ---- what a wave keeps from step to step ---------------------------------------------------------
+
+// Where this lane's operands lie in shared memory.
+struct Reading {
+  int k, v, q;
+};
+
+// The online softmax of a lane's queries. `total` counts the keys of this half wave alone; the
+// halves meet at the end.
+struct Softmax {
+  float reference[kQueryTiles];  // -inf until a visible key came
+  float total[kQueryTiles];
+};
+
+struct Queries {
+  Operand tile[kQueryTiles][kTile.query_shared ? 1 : kDimTiles];
+};
+using Scores = Accumulator[kQueryTiles][kKeyTiles];
+using Output = Accumulator[kQueryTiles][kValueTiles];
+
+struct Wave {
+  Reading read;
+  KeyRange seen;  // by any of its queries
+  int query[kQueryTiles];        // of this lane; past the end: the last one
+  KeyRange visible[kQueryTiles]; // to this lane's query
+  float scale;                   // scores to exponents of two
+  float hidden;                  // a score whose exponent is -inf
+  float slope;
+  int batch, head;
+};
+
+HF_DEVICE Operand key_operand(const char* shared, const Wave& wave, int key_tile, int dim_tile) {
+  return *reinterpret_cast<const Operand*>(shared + kAt.k + wave.read.k +
+                                           key_tile * 16 * kAt.k_row + dim_tile * 32);
+}
+HF_DEVICE Operand value_operand(const char* shared, const Wave& wave, int value_tile,
+                                int key_tile) {
+  return *reinterpret_cast<const Operand*>(shared + kAt.v + wave.read.v +
+                                           value_tile * (16 / kAt.group_rows) * kAt.group +
+                                           key_tile * 32);
+}
+HF_DEVICE int query_offset(const Wave& wave, int query_tile, int dim_tile) {
+  return kAt.q + wave.read.q + query_tile * 16 * kAt.k_row + dim_tile * 32;
+}
+
+// ---- the parts of a step -------------------------------------------------------------------------
+
+HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Wave& wave, const Queries& q) {
+  HF_UNROLL
+  for (int d = 0; d < kDimTiles; d++) {
+    HF_UNROLL
+    for (int t = 0; t < kKeyTiles; t++) {
+      const Operand k = key_operand(shared, wave, t, d);
+      HF_UNROLL
+      for (int m = 0; m < kQueryTiles; m++) {
+        Operand query;
+        if constexpr (kTile.query_shared) {
+          query = *reinterpret_cast<const Operand*>(shared + query_offset(wave, m, d));
+        } else {
+          query = q.tile[m][d];
+        }
+        s[m][t] = mma(k, query, d ? s[m][t] : Accumulator{});
+      }
+    }
+    if constexpr (kTile.query_shared) fence();
+  }
+}
+
+// Softcap, ALiBi and bias, where the spec has them. kEdge: some keys may lie past the end.
+template <bool kEdge>
+HF_DEVICE void modify_scores(Scores& s, const AttentionArgs& args, const Wave& wave,
+                             int first_key) {
+  const int half_key = first_key + 8 * (lane_id() / 16);
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    HF_UNROLL
+    for (int t = 0; t < kKeyTiles; t++) {
+      const int key = half_key + 16 * t;
+      if constexpr (kScoreModified) {
+        const float distance = static_cast<float>(wave.query[m] + args.alibi_diagonal - key);
+        HF_UNROLL
+        for (int r = 0; r < 8; r++) {
+          s[m][t][r] = modify_score<float>(args, s[m][t][r], wave.slope,
+                                           distance - static_cast<float>(r));
+        }
+      }
+      if constexpr (Spec::bias) {
+        add_bias<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key);
+      }
+      if constexpr (Spec::mask) {
+        apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key, wave.hidden);
+      }
+    }
+  }
+}
+
+// Hides the keys that causality, the window or the end of the keys hides from a query.
+HF_DEVICE void mask_range(Scores& s, const Wave& wave, int first_key) {
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    const int lane_key = first_key + 8 * (lane_id() / 16);
+    const int first = wave.visible[m].first - lane_key, end = wave.visible[m].end - lane_key;
+    HF_UNROLL
+    for (int t = 0; t < kKeyTiles; t++) {
+      HF_UNROLL
+      for (int r = 0; r < 8; r++) {
+        const int key = 16 * t + r;
+        bool sees_key = key < end;
+        if constexpr (Spec::window_left) sees_key = sees_key && key >= first;
+        s[m][t][r] = sees_key ? s[m][t][r] : wave.hidden;
+      }
+    }
+  }
+}
+
+using Probabilities = u32x4[kQueryTiles][kKeyTiles];
+
+// p = 2^(scale * s - reference), and its row sums over this lane's keys.
+HF_DEVICE void exponentiate(Probabilities& p, float (&sum)[kQueryTiles], const Scores& s,
+                            float scale, const float (&reference)[kQueryTiles]) {
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    HF_UNROLL
+    for (int t = 0; t < kKeyTiles; t++) {
+      float e[8];
+      HF_UNROLL
+      for (int r = 0; r < 8; r++) e[r] = hf_exp2(hf_fma(s[m][t][r], scale, -reference[m]));
+      HF_UNROLL
+      for (int i = 0; i < 4; i++) p[m][t][i] = pack_truncated(e[2 * i], e[2 * i + 1]);
+      const float part = ((e[0] + e[1]) + (e[2] + e[3])) + ((e[4] + e[5]) + (e[6] + e[7]));
+      sum[m] = t ? sum[m] + part : part;
+    }
+  }
+}
+
+// Raises the references to the maxima of this tile, and scales what was summed up so far to match.
+HF_DEVICE void renew_reference(Softmax& softmax, Output& o, const Scores& s, float scale) {
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    float top = -kInfinity;
+    HF_UNROLL
+    for (int t = 0; t < kKeyTiles; t++) {
+      HF_UNROLL
+      for (int r = 0; r < 8; r++) top = hf_max(top, s[m][t][r] * scale);
+    }
+    top = hf_max(top, other_half(top)) - kTruncationLoss * kLog2e;
+    const float old = softmax.reference[m], renewed = hf_max(old, top);
+    const float shrink = old == -kInfinity ? 0.0f : hf_exp2(old - renewed);
+    softmax.reference[m] = renewed;
+    softmax.total[m] *= shrink;
+    HF_UNROLL
+    for (int d = 0; d < kValueTiles; d++) o[m][d] *= shrink;
+  }
+}
+
+// P of this tile and the softmax state after it. 2^10 is harmless growth for a 16-bit P. Rows that
+// saw nothing yet have the reference -inf, and NaN sums fail the comparison too.
+HF_DEVICE void softmax_step(Probabilities& p, Softmax& softmax, Output& o, const Scores& s,
+                            float scale) {
+  float sum[kQueryTiles];
+  exponentiate(p, sum, s, scale, softmax.reference);
+  bool stale = false;
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) stale |= !(sum[m] <= 1024.0f);
+  if (__builtin_expect(any_lane(stale), 0)) {
+    renew_reference(softmax, o, s, scale);
+    float reference[kQueryTiles];
+    HF_UNROLL
+    for (int m = 0; m < kQueryTiles; m++) {
+      reference[m] = softmax.reference[m] == -kInfinity ? 0.0f : softmax.reference[m];
+    }
+    exponentiate(p, sum, s, scale, reference);
+  }
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) softmax.total[m] += sum[m];
+}
+
+// A key that a mask or bias hides from all queries of the wave may hold anything in V, NaN too:
+// 0 * NaN must not reach the output. Returns the words to and V's operands with.
+HF_DEVICE Operand seen_keys(const Scores& s, int t, float hidden) {
+  u32 low = 0, high = 0;  // bit r: some query sees key r, or 8 + r
+  HF_UNROLL
+  for (int r = 0; r < 8; r++) {
+    bool seen = false;
+    HF_UNROLL
+    for (int m = 0; m < kQueryTiles; m++) seen |= s[m][t][r] != hidden;
+    const u32 lanes = __builtin_amdgcn_ballot_w32(seen);
+    low |= (lanes & 0xffffu ? 1u : 0u) << r;
+    high |= (lanes >> 16 ? 1u : 0u) << r;
+  }
+  const u32 seen = (low | high << 8) >> operand_k(lane_id() / 16);
+  Operand words;
+  HF_UNROLL
+  for (int i = 0; i < static_cast<int>(sizeof(Operand) / 4); i++) {
+    words[i] = (seen >> (2 * i) & 1u ? 0xffffu : 0u) | (seen >> (2 * i + 1) & 1u ? 0xffff0000u : 0u);
+  }
+  return words;
+}
+
+HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
+                               const Probabilities& p, const Scores& s) {
+  HF_UNROLL
+  for (int t = 0; t < kKeyTiles; t++) {
+    Operand operand[kQueryTiles];
+    HF_UNROLL
+    for (int m = 0; m < kQueryTiles; m++) operand[m] = to_operand(p[m][t]);
+    Operand seen;
+    if constexpr (Spec::mask || Spec::bias) seen = seen_keys(s, t, wave.hidden);
+    HF_UNROLL
+    for (int d = 0; d < kValueTiles; d++) {
+      Operand v = value_operand(shared, wave, d, t);
+      if constexpr (Spec::mask || Spec::bias) v &= seen;
+      HF_UNROLL
+      for (int m = 0; m < kQueryTiles; m++) o[m][d] = mma(v, operand[m], o[m][d]);
+    }
+  }
+}
+
+// One tile of keys. On entry its K is in `k`; on exit the next tile's is. kEdge: some query sees not
+// all of these keys, and whole waves may have no work.
+template <bool kEdge>
+HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& staging,
+                    const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
+                    Softmax& softmax, Output& o) {
+  const bool live = !kEdge || (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
+  ValuePieces v;
+  Scores s;
+  Probabilities p;
+
+  store(shared, staging, k);
+  load(v, staging, first_key);  // on its way while K is multiplied
+  barrier();
+  if (live) multiply_keys(s, shared, wave, q);
+  store_transposed(shared, staging, v);
+  load(k, staging, first_key + kKeys);  // on its way during the softmax and the second product
+  if (live) {
+    modify_scores<kEdge>(s, args, wave, first_key);
+    if constexpr (kEdge) mask_range(s, wave, first_key);
+    softmax_step(p, softmax, o, s, wave.scale);
+  }
+  barrier();
+  if (live) multiply_values(o, shared, wave, p, s);
+}
+
+// ---- before and after the loop -------------------------------------------------------------------
+
+// What a block works on. Query heads of a K/V head are neighbours, then query tiles, so blocks that
+// run together share K and V in the caches; the last queries, which see most keys, come first.
+struct Place {
+  int batch, head, head_kv, first_query, slice, split;
+};
+
+HF_DEVICE Place block_place(const AttentionArgs& args) {
+  const int group = args.heads_q / args.heads_kv;
+  const int tiles = rdna::divide_up(args.seq_q, kQueries);
+  Place place;
+  int rest = block_id();
+  const int in_group = rest % group;
+  rest /= group;
+  place.first_query = (tiles - 1 - rest % tiles) * kQueries;
+  rest /= tiles;
+  place.slice = rest % kSlices;
+  rest /= kSlices;
+  if constexpr (Spec::split_keys) {
+    place.split = rest % args.splits;
+    rest /= args.splits;
+  } else {
+    place.split = 0;
+  }
+  place.head_kv = rest % args.heads_kv;
+  place.batch = rest / args.heads_kv;
+  place.head = place.head_kv * group + in_group;
+  return place;
+}
+
+HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args, const Wave& wave) {
+  const u16* head = static_cast<const u16*>(args.q) + wave.batch * args.q_stride.batch +
+                    wave.head * args.q_stride.head;
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    const u16* row = head + wave.query[m] * args.q_stride.seq;
+    HF_UNROLL
+    for (int d = 0; d < kDimTiles; d++) {
+      Operand operand;
+      HF_UNROLL
+      for (int i = 0; i < static_cast<int>(sizeof(Operand) / 16); i++) {
+        const int dim = 16 * d + operand_k(lane_id() / 16) + 8 * i;
+        const u32x4 piece = load_piece<Spec::head_dim>(row, dim);
+        HF_UNROLL
+        for (int j = 0; j < 4; j++) operand[4 * i + j] = piece[j];
+      }
+      if constexpr (kTile.query_shared) {  // read by this wave alone, so no barrier
+        *reinterpret_cast<Operand*>(shared + query_offset(wave, m, d)) = operand;
+      } else {
+        q.tile[m][d] = operand;
+      }
+    }
+  }
+}
+
+// Divides by the row sums and writes output and LSE, or this split's part of both.
+HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave& wave,
+                      int first_query, const Softmax& softmax, const Output& o) {
+  const int half = lane_id() / 16;
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    const int query = first_query + 16 * m + lane_id() % 16;
+    const float total = softmax.total[m] + other_half(softmax.total[m]);
+    // A row that saw nothing gives 0; NaN stays.
+    const float inverse = total == 0.0f ? 0.0f : (1.0f + kTruncationLoss) / total;
+    const float lse = total == 0.0f
+                          ? -kInfinity
+                          : (hf_log2(total) + softmax.reference[m]) * kLn2;
+    if (query >= args.seq_q) continue;
+    const long long cell =
+        ((static_cast<long long>(place.split) * args.batch + place.batch) * args.heads_q +
+         place.head) * args.seq_q + query;
+    u16* row = static_cast<u16*>(args.out) + place.batch * args.out_stride.batch +
+               place.head * args.out_stride.head + query * args.out_stride.seq;
+    HF_UNROLL
+    for (int d = 0; d < kValueTiles; d++) {
+      const int dim = place.slice * kTile.value_slice + 16 * d + 8 * half;
+      const Accumulator value = o[m][d] * inverse;
+      if constexpr (Spec::split_keys) {
+        float* part = args.partial_out + cell * Spec::value_head_dim + dim;
+        HF_UNROLL
+        for (int r = 0; r < 8; r++) {
+          if (dim + r < Spec::value_head_dim) part[r] = value[r];
+        }
+      } else {
+        u32x4 piece;
+        HF_UNROLL
+        for (int j = 0; j < 4; j++) piece[j] = pack_nearest(value[2 * j], value[2 * j + 1]);
+        store_piece<Spec::value_head_dim>(row, dim, piece);
+      }
+    }
+    if (half != 0 || place.slice != 0) continue;
+    if constexpr (Spec::split_keys) {
+      args.partial_lse[cell] = lse;
+    } else if constexpr (Spec::lse) {
+      if (args.lse) {
+        args.lse[place.batch * args.lse_stride.batch + place.head * args.lse_stride.head +
+                 query * args.lse_stride.seq] = lse;
+      }
+    }
+  }
+}
+
+}  // namespace hipflash
+
+HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
+    const hipflash::AttentionArgs args) {
+  using namespace hipflash;
+  HF_SHARED(shared, kAt.bytes);
+
+  const Place place = block_place(args);
+  const int last_query = rdna::smaller(place.first_query + kQueries, args.seq_q) - 1;
+  KeyRange seen = keys_seen_by_any(args, place.first_query, last_query);
+  KeyRange whole = keys_seen_by_all(args, place.first_query, last_query);
+  if constexpr (Spec::split_keys) {
+    const int tiles = rdna::divide_up(seen.end - seen.first, kKeys);
+    const int share = rdna::divide_up(tiles, args.splits) * kKeys;
+    seen.first = seen.first + place.split * share;
+    seen.end = rdna::smaller(seen.end, seen.first + share);
+    whole.end = rdna::smaller(whole.end, seen.end);
+  }
+
+  const int lane = lane_id(), half = lane / 16, column = lane % 16;
+  const int wave_first = place.first_query + wave_id() * kWaveQueries;
+  const int wave_last = rdna::smaller(wave_first + kWaveQueries, args.seq_q) - 1;
+  Wave wave;
+  wave.batch = place.batch;
+  wave.head = place.head;
+  wave.seen = KeyRange{0, 0};
+  if (wave_first < args.seq_q) wave.seen = keys_seen_by_any(args, wave_first, wave_last);
+  wave.scale = exponent_scale(args);
+  if (wave.scale == 0.0f) wave.scale = 1e-30f;  // as good as 0, and hides keys as any other does
+  wave.hidden = wave.scale > 0.0f ? -kInfinity : kInfinity;
+  wave.slope = alibi_slope(args, place.batch, place.head);
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    wave.query[m] = rdna::smaller(wave_first + 16 * m + column, args.seq_q - 1);
+    wave.visible[m] = visible_keys(args, wave.query[m]);
+  }
+  wave.read.k = column * kAt.k_row + operand_k(half) * 2;
+  wave.read.v = column / kAt.group_rows * kAt.group + column % kAt.group_rows * kAt.v_row +
+                operand_k(half) * 2;
+  wave.read.q = (wave_id() * kWaveQueries + column) * kAt.k_row + operand_k(half) * 2;
+
+  const Staging staging = make_staging(args, place.batch, place.head_kv,
+                                       place.slice * kTile.value_slice, seen.end);
+  KeyPieces k;
+  Queries q;
+  Softmax softmax;
+  Output o;
+  load(k, staging, seen.first);
+  load_queries(q, shared, args, wave);
+  HF_UNROLL
+  for (int m = 0; m < kQueryTiles; m++) {
+    softmax.reference[m] = -kInfinity;
+    softmax.total[m] = 0.0f;
+    HF_UNROLL
+    for (int d = 0; d < kValueTiles; d++) o[m][d] = Accumulator{};
+  }
+
+  for (int key = seen.first; key < seen.end;) {
+    for (; key >= whole.first && key + kKeys <= whole.end; key += kKeys) {
+      step<false>(shared, args, staging, wave, q, key, k, softmax, o);
+    }
+    if (key < seen.end) {
+      step<true>(shared, args, staging, wave, q, key, k, softmax, o);
+      key += kKeys;
+    }
+  }
+  finish(args, place, wave, wave_first, softmax, o);
+}
+
+HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(
+    const hipflash::AttentionArgs args) {
+  using namespace hipflash;
+  merge_row(args, static_cast<long long>(block_id()) * 8 + thread_id() / 32, thread_id() % 32);
+}

@@ -1,0 +1,148 @@
+// The words of attention_forward_rdna.hip: operands and accumulators of 16x16x16 matrix products,
+// conversions of 16-bit elements, rows in global memory, and the other half of a wave.
+#pragma once
+
+#include "gpu/tile/amd.h"
+
+namespace hipflash {
+
+using i16x8 = short __attribute__((ext_vector_type(8)));
+using i16x16 = short __attribute__((ext_vector_type(16)));
+using f16x8 = _Float16 __attribute__((ext_vector_type(8)));
+using f16x16 = _Float16 __attribute__((ext_vector_type(16)));
+
+// A lane's share of a 16x16 result: rows 8 (lane / 16) + 0..7 of column lane % 16.
+using Accumulator = f32x8;
+
+// The value in the same column of the other half wave. With both flags set the instruction keeps no
+// old value, so the compiler copies none.
+HF_DEVICE u32 other_half(u32 x) {
+  return __builtin_amdgcn_permlanex16(x, x, 0x76543210, 0xfedcba98, true, true);
+}
+HF_DEVICE float other_half(float x) { return from_bits(other_half(bits(x))); }
+
+}  // namespace hipflash
+
+#if defined(__GFX12__)
+#include "gpu/tile/wmma_gfx12.h"
+#else
+#include "gpu/tile/wmma_gfx11.h"
+#endif
+
+namespace hipflash {
+
+// ---- conversions -----------------------------------------------------------------------------------
+
+// Two probabilities to 16 bits, rounded toward zero: one instruction for either type.
+HF_DEVICE u32 pack_truncated(float low, float high) {
+  if constexpr (Spec::element == ElementType::bf16) return high_halves(bits(low), bits(high));
+  return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(low, high));
+}
+
+// What truncation takes from a probability on average (0.7213 half units in the last place,
+// relative). Exponents are raised by as much and outputs scaled to match, so P is not biased.
+constexpr float kTruncationLoss = Spec::element == ElementType::bf16 ? 2.818e-3f : 3.522e-4f;
+
+HF_DEVICE u32 bf16_bits(float x) {
+  const u32 word = bits(x);
+  return x == x ? (word + 0x7fffu + ((word >> 16) & 1u)) >> 16 : 0x7fc0u;
+}
+
+// Two values to 16 bits, rounded to nearest even.
+HF_DEVICE u32 pack_nearest(float low, float high) {
+  if constexpr (Spec::element == ElementType::bf16) return bf16_bits(low) | bf16_bits(high) << 16;
+  const f16x2 pair = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
+  return __builtin_bit_cast(u32, pair);
+}
+
+HF_DEVICE void store_element(void* to, long long at, float x) {
+  static_cast<u16*>(to)[at] = static_cast<u16>(pack_nearest(x, 0.0f));
+}
+
+// ---- rows in global memory -------------------------------------------------------------------------
+
+// Whether rows of `dim` elements can be moved in 16-byte pieces.
+constexpr bool whole_pieces(int dim) { return Spec::aligned && dim % 8 == 0; }
+
+// Elements dim..dim+7 of a row of kDim; those past its end are 0.
+template <int kDim>
+HF_DEVICE u32x4 load_piece(const u16* row, int dim) {
+  u32x4 piece = {0, 0, 0, 0};
+  if constexpr (whole_pieces(kDim)) {
+    if (dim < kDim) piece = *reinterpret_cast<const u32x4*>(row + dim);
+  } else {
+    HF_UNROLL
+    for (int i = 0; i < 4; i++) {
+      const int at = dim + 2 * i;
+      u32 low = 0, high = 0;
+      if (at < kDim) low = row[at];
+      if (at + 1 < kDim) high = row[at + 1];
+      piece[i] = low | high << 16;
+    }
+  }
+  return piece;
+}
+
+// Writes elements dim..dim+7 of a row of kDim, as far as it goes.
+template <int kDim>
+HF_DEVICE void store_piece(u16* row, int dim, u32x4 piece) {
+  if constexpr (whole_pieces(kDim)) {
+    if (dim < kDim) *reinterpret_cast<u32x4*>(row + dim) = piece;
+  } else {
+    HF_UNROLL
+    for (int i = 0; i < 4; i++) {
+      const u32 word = piece[i];
+      const int at = dim + 2 * i;
+      if (at < kDim) row[at] = static_cast<u16>(word);
+      if (at + 1 < kDim) row[at + 1] = static_cast<u16>(word >> 16);
+    }
+  }
+}
+
+// Rows of kDim elements, kTile of them at a time: K or V of one head. Rows from `end` on read as 0.
+template <int kDim, int kTile>
+struct Rows {
+  const u16* base;
+  long long stride;  // elements
+  int end;
+
+  // A lane's place in every tile: what load() needs for row `row` of the tile, elements dim..dim+7.
+  HF_MEMBER int place(int row, int dim, bool active) const {
+    if (!active || dim >= kDim) return kNowhere;
+    if constexpr (whole_pieces(kDim)) return row * static_cast<int>(stride) * 2 + dim * 2;
+    return row << 16 | dim;
+  }
+
+  struct Tile {
+    Buffer buffer;
+    const u16* base;
+    long long stride;
+    int rows;
+  };
+
+  // The tile from row `first` on. Its base moves in 64 bits; inside of it offsets have 32.
+  HF_MEMBER Tile tile(int first) const {
+    const u16* start = base + first * stride;
+    int rows = end - first;
+    rows = rows < kTile ? rows : kTile;
+    int bytes = 0;
+    if constexpr (whole_pieces(kDim)) {
+      bytes = rows > 0 ? ((rows - 1) * static_cast<int>(stride) + kDim) * 2 : 0;
+    }
+    return {make_buffer(start, bytes), start, stride, rows};
+  }
+
+  static HF_MEMBER u32x4 load(const Tile& tile, int place) {
+    if constexpr (whole_pieces(kDim)) {
+      return load4(tile.buffer, place);
+    } else {
+      u32x4 piece = {0, 0, 0, 0};
+      if ((place >> 16) < tile.rows) {
+        piece = load_piece<kDim>(tile.base + (place >> 16) * tile.stride, place & 0xffff);
+      }
+      return piece;
+    }
+  }
+};
+
+}  // namespace hipflash

@@ -1,0 +1,32 @@
+// The matrix unit of RDNA4: 16x16x16 products by a wave of 32 lanes.
+//
+// Operand: lane L holds 8 elements of row (or column) L % 16, those from k = 8 (L/16) on (the machine
+// numbers k otherwise, which cancels because both operands are filled alike). Result register r of
+// lane L is row 8 (L/16) + r, column L % 16: as it stands the result is an operand of the next
+// product.
+#pragma once
+
+namespace hipflash {
+
+constexpr int kGeneration = 12;
+
+using Operand = u32x4;
+
+constexpr int operand_row(int row) { return row; }
+
+// The first of a lane's elements along k.
+HF_DEVICE int operand_k(int half) { return 8 * half; }
+
+HF_DEVICE Accumulator mma(Operand a, Operand b, Accumulator c) {
+  if constexpr (Spec::element == ElementType::bf16) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(i16x8, a),
+                                                             __builtin_bit_cast(i16x8, b), c);
+  } else {
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(f16x8, a),
+                                                            __builtin_bit_cast(f16x8, b), c);
+  }
+}
+
+HF_DEVICE Operand to_operand(u32x4 mine) { return mine; }
+
+}  // namespace hipflash

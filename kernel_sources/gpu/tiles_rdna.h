@@ -1,0 +1,163 @@
+// Tile configs of the RDNA families, and all that follows from one: threads, shared memory, grid.
+//
+// Both the plan and the kernel text include this header, so it includes nothing. The wmma tile
+// belongs to attention_forward_rdna.hip (cards with 16x16x16 matrix products of 16-bit elements),
+// the dot tile to attention_forward_dot.hip (every other card, and f32).
+#pragma once
+
+namespace hipflash {
+namespace rdna {
+
+constexpr int round_up(int n, int step) { return (n + step - 1) / step * step; }
+constexpr int divide_up(int n, int step) { return (n + step - 1) / step; }
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
+// 16-byte pieces (8 elements of 16 bits) of a row, rounded up to a power of two: threads are dealt
+// out over so many columns, and columns past the row stay idle.
+constexpr int piece_columns(int dim) {
+  int columns = 2;
+  while (columns * 8 < dim) columns *= 2;
+  return columns;
+}
+
+// ---- cards ---------------------------------------------------------------------------------------
+
+constexpr bool starts_with(const char* text, const char* prefix) {
+  while (*prefix) {
+    if (*text++ != *prefix++) return false;
+  }
+  return true;
+}
+
+// The generation of an architecture's matrix unit by its name ("gfx1100", flags may follow):
+// 11 (RDNA3, 3.5), 12 (RDNA4), or 0 when it has none that the wmma family knows.
+constexpr int wmma_generation(const char* arch) {
+  if (starts_with(arch, "gfx1200") || starts_with(arch, "gfx1201")) return 12;
+  if (starts_with(arch, "gfx110") || starts_with(arch, "gfx115")) return 11;
+  return 0;
+}
+
+// Lanes of a wave as hipRTC compiles by default.
+constexpr int wave_lanes(const char* arch) {
+  return starts_with(arch, "gfx10") || starts_with(arch, "gfx11") || starts_with(arch, "gfx12") ? 32 : 64;
+}
+
+// The largest shared memory of a block.
+constexpr int kSharedLimit = 64 * 1024;
+
+// Spec::aligned lets the wmma family read K and V through buffers with 32-bit offsets inside a
+// tile. So a plan may set it only where, besides the alignment, the distance between neighbouring
+// rows is non-negative and this small; other strides take the element path, which has no limit.
+constexpr long long kLargestAlignedStride = (1LL << 31) / (64 * 2) - 1024;  // elements
+
+// ---- the wmma family -----------------------------------------------------------------------------
+
+struct WmmaTile {
+  int waves;          // per block, a power of two
+  int query_tiles;    // 16-row query tiles of each wave
+  int tile_keys;      // keys per step: 16, 32 or 64
+  bool query_shared;  // Q is read from shared memory in each step; else it lives in registers
+  int value_slice;    // value dims of one block, a multiple of 16; the grid covers the others
+};
+
+constexpr int wmma_threads(WmmaTile tile) { return 32 * tile.waves; }
+constexpr int wmma_queries(WmmaTile tile) { return 16 * tile.query_tiles * tile.waves; }
+constexpr int wmma_slices(WmmaTile tile, int value_dim) {
+  return divide_up(value_dim, tile.value_slice);
+}
+
+// Where K, V and Q lie in shared memory, in bytes. Every row is an odd number of 16-byte pieces long,
+// so eight neighbouring rows cover all 32 banks. V lies transposed (a row is a value dim); the
+// threads that store it are eight dims apart, so every `group_rows` rows some padding moves the
+// following rows to other banks.
+struct WmmaShared {
+  int k_row, v_row, group_rows, group;
+  int k, v, q, bytes;
+};
+
+constexpr WmmaShared wmma_shared(int generation, WmmaTile tile, int head_dim) {
+  WmmaShared at = {};
+  at.k_row = 2 * round_up(head_dim, 16) + 16;
+  at.v_row = 2 * tile.tile_keys + 16;
+  at.group_rows = generation == 12 ? 8 : 16;
+  at.group = at.group_rows * at.v_row + (generation == 12 ? 16 : 32);
+  at.k = 0;
+  at.v = tile.tile_keys * at.k_row;
+  at.q = at.v + tile.value_slice / at.group_rows * at.group;
+  at.bytes = at.q + (tile.query_shared ? wmma_queries(tile) * at.k_row : 0);
+  return at;
+}
+
+// Blocks of the one-dimensional grid.
+constexpr long long wmma_blocks(WmmaTile tile, int batch, int heads_q, int seq_q, int value_dim,
+                                int splits) {
+  return static_cast<long long>(divide_up(seq_q, wmma_queries(tile))) * heads_q * batch * splits *
+         wmma_slices(tile, value_dim);
+}
+
+// The default for head dims that fit `registers`; see docs/performance.md for what it is built on.
+constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim) {
+  const int d = round_up(head_dim, 16), v = round_up(value_dim, 16);
+  WmmaTile tile = {8, 1, 32, false, v};
+  if (d <= 64 && v <= 64) tile = {4, 2, 32, false, v};
+  if (d > 128 || v > 128) {
+    tile = {4, 1, 16, generation == 11 ? d + v > 320 : d + 2 * v > 640, v};
+    if (tile.value_slice > 256) tile.value_slice = v == 512 ? 256 : round_up(divide_up(v, 2), 16);
+  }
+  while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit && tile.waves > 1) {
+    tile.waves /= 2;
+  }
+  return tile;
+}
+
+// ---- the dot family ------------------------------------------------------------------------------
+
+// Threads form rows of 16; a thread has 4 queries, every 16th key, and every 16th quad of value dims.
+struct DotTile {
+  int threads;      // per block, a multiple of 64
+  int tile_keys;    // keys per step, a multiple of 16
+  int dim_chunk;    // dims of Q and K in shared memory at a time, a multiple of 4
+  int value_chunk;  // dims of V in shared memory at a time, a multiple of 64
+};
+
+constexpr int dot_queries(DotTile tile) { return tile.threads / 4; }
+
+// Q, then K or V, then P, in bytes. A row is an odd number of quads long.
+struct DotShared {
+  int q_row, v_row, p_row;
+  int q, kv, p, bytes;
+};
+
+constexpr int larger(int a, int b) { return a > b ? a : b; }
+
+constexpr DotShared dot_shared(int element_bytes, DotTile tile) {
+  DotShared at = {};
+  at.q_row = (tile.dim_chunk / 4 | 1) * 4 * element_bytes;
+  at.v_row = (tile.value_chunk / 4 | 1) * 4 * element_bytes;
+  at.p_row = (tile.tile_keys / 4 | 1) * 16;
+  at.q = 0;
+  at.kv = round_up(dot_queries(tile) * at.q_row, 16);
+  at.p = at.kv + round_up(tile.tile_keys * larger(at.q_row, at.v_row), 16);
+  at.bytes = at.p + dot_queries(tile) * at.p_row;
+  return at;
+}
+
+constexpr long long dot_blocks(DotTile tile, int batch, int heads_q, int seq_q, int splits) {
+  return static_cast<long long>(divide_up(seq_q, dot_queries(tile))) * heads_q * batch * splits;
+}
+
+constexpr DotTile dot_default(int element_bytes, int head_dim, int value_dim) {
+  return {128, element_bytes == 4 ? 32 : 64, smaller(round_up(head_dim, 4), 128),
+          value_dim <= 64 ? 64 : 128};
+}
+
+// ---- attention_merge, for both families ----------------------------------------------------------
+
+constexpr int kMergeThreads = 256;  // 32 to a row
+
+constexpr long long merge_blocks(int batch, int heads_q, int seq_q) {
+  return (static_cast<long long>(batch) * heads_q * seq_q + 7) / 8;
+}
+
+}  // namespace rdna
+}  // namespace hipflash
