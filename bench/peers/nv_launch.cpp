@@ -1,0 +1,23 @@
+// The launch facts of tiles_nv.h for nv_forward.py, so that what the benchmark launches is what the header says.
+#include "common/attention_args.h"
+#include "gpu/tiles_nv.h"
+
+using namespace hipflash;
+
+extern "C" {
+long long args_size() { return sizeof(AttentionArgs); }
+int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) { return sm80_shared_bytes(*t, d, dv); }
+long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) { return sm80_blocks(*t, *args); }
+void default_sm80(int d, int dv, int shared_limit, Sm80Tile* t) { *t = sm80_default(d, dv, shared_limit); }
+int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) { return sm90_shared_bytes(*t, d, dv); }
+long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) { return sm90_pieces(*t, *args); }
+void default_sm90(int d, int dv, Sm90Tile* t) { *t = sm90_default(d, dv); }
+void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
+  maps[0] = sm90_map_q(*t, *args);
+  maps[1] = sm90_map_k(*t, *args);
+  maps[2] = sm90_map_v(*t, *args);
+}
+int takes_sm90(const AttentionArgs* args, int element, int bias, int mask) {
+  return sm90_takes(*args, static_cast<ElementType>(element), bias != 0, mask != 0, false);
+}
+}

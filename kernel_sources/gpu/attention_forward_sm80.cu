@@ -1,0 +1,401 @@
+// Attention on mma.sync: f16 and bf16, every feature, sm_80 and everything after it.
+//
+// A warp owns row_tiles * 16 query rows and walks the keys from right to left, so that the masked
+// tiles come first and a loop without any mask follows. The result registers of two 8-key tiles of
+// scores are exactly one operand fragment of P, so P never leaves the registers.
+#include "gpu/tile/cuda.h"
+#include "common/mask.h"
+#include "common/score.h"
+#include "gpu/tiles_nv.h"
+#include "gpu/tile/accumulator_rows.h"
+#include "gpu/tile/mma_sm80.h"
+#include "gpu/tile/schedule_nv.h"
+#include "gpu/tile/merge_nv.h"
+
+namespace hipflash {
+
+constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : kNvMaxHeadDim, 16);
+constexpr int kValueDim = nv_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : kNvMaxHeadDim);
+constexpr int kKeys = Spec::tile_keys;
+constexpr int kRowTiles = Spec::row_tiles;
+constexpr int kThreads = Spec::waves * 32;
+constexpr int kRows = Spec::waves * kRowTiles * 16;
+constexpr int kStages = Spec::stages;
+constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2, kVBytes = kKeys * kValueDim * 2;
+
+using QReader = FragmentReader<kHeadDim>;
+using KReader = FragmentReader<kHeadDim>;
+using VReader = FragmentReader<kValueDim>;
+
+template <bool kValue>
+struct Constant {
+  static constexpr bool value = kValue;
+};
+
+// What one warp accumulates.
+struct WarpTile {
+  float out[kRowTiles][kValueDim / 2];
+  SoftmaxRows softmax[kRowTiles];
+};
+
+// Q: in shared memory, or in registers where they suffice.
+struct Queries {
+  QReader reader;
+  unsigned tile;
+  unsigned held[Spec::q_in_registers ? kRowTiles : 1][kHeadDim / 16][4];
+
+  HF_DEVICE void hold() {
+    if constexpr (Spec::q_in_registers) {
+      HF_UNROLL
+      for (int i = 0; i < kRowTiles; i++) {
+        HF_UNROLL
+        for (int c = 0; c < kHeadDim / 16; c++) reader.read(held[i][c], tile, i, c);
+      }
+    }
+  }
+  HF_DEVICE void fragment(unsigned (&f)[4], int i, int c) const {
+    if constexpr (Spec::q_in_registers) {
+      HF_UNROLL
+      for (int e = 0; e < 4; e++) f[e] = held[i][c][e];
+    } else {
+      reader.read(f, tile, i, c);
+    }
+  }
+};
+
+// S = Q . K^T
+HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], const Queries& queries, const KReader& reader,
+                             unsigned keys) {
+  HF_UNROLL
+  for (int c = 0; c < kHeadDim / 16; c++) {
+    unsigned q[kRowTiles][4];
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) queries.fragment(q[i], i, c);
+    HF_UNROLL
+    for (int n = 0; n < kKeys / 16; n++) {
+      unsigned k[4];
+      reader.read(k, keys, n, c);
+      HF_UNROLL
+      for (int i = 0; i < kRowTiles; i++) {
+        if (c == 0) {
+          mma_first(&s[i][8 * n], q[i], k[0], k[1]);
+          mma_first(&s[i][8 * n + 4], q[i], k[2], k[3]);
+        } else {
+          mma(&s[i][8 * n], q[i], k[0], k[1]);
+          mma(&s[i][8 * n + 4], q[i], k[2], k[3]);
+        }
+      }
+    }
+  }
+}
+
+// O += P . V for keys 16 block .. +15. `keep` blanks values of keys that no row of the warp sees.
+HF_DEVICE void multiply_values(WarpTile& warp, const unsigned (&p)[kRowTiles][4], const VReader& reader,
+                               unsigned values, int block, const unsigned (&keep)[2]) {
+  HF_UNROLL
+  for (int c = 0; c < kValueDim / 16; c++) {
+    unsigned v[4];
+    reader.read_transposed(v, values, block, c);
+    if constexpr (kElementwise) {
+      HF_UNROLL
+      for (int e = 0; e < 4; e++) v[e] &= keep[e % 2];
+    }
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
+      mma(&warp.out[i][8 * c], p[i], v[0], v[1]);
+      mma(&warp.out[i][8 * c + 4], p[i], v[2], v[3]);
+    }
+  }
+}
+
+// P = exp2(S * scale - reference) for keys 16 block .. +15, as an operand fragment; adds to the sums.
+template <bool kMasked>
+HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int block, SoftmaxRows& rows,
+                            float scale) {
+  HF_UNROLL
+  for (int h = 0; h < 2; h++) {
+    const float reference = finite_reference<kMasked>(rows.reference[h]);
+    float x[4];
+    HF_UNROLL
+    for (int e = 0; e < 4; e++) {
+      x[e] = exp2_fast(fmaf(s[8 * block + 4 * (e / 2) + 2 * h + e % 2], scale, -reference));
+    }
+    rows.sum[h] += (x[0] + x[1]) + (x[2] + x[3]);
+    p[h] = pack(x[0], x[1]);
+    p[2 + h] = pack(x[2], x[3]);
+  }
+}
+
+// Moves the references of the warp's rows where a score of this tile asks for it.
+HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKeys / 2], float scale) {
+  float largest[kRowTiles][2];
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
+  if (must_move(warp.softmax, largest)) {
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
+      float factor[2];
+      move_reference(warp.softmax[i], largest[i], factor);
+      scale_rows(warp.out[i], factor);
+    }
+  }
+}
+
+// Bit 2n + e: some row of the warp sees key 8n + 2(lane%4) + e of the tile.
+HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
+  static_assert(!kElementwise || kKeys <= 128);
+  unsigned seen = 0;
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
+    HF_UNROLL
+    for (int n = 0; n < kKeys / 8; n++) {
+      HF_UNROLL
+      for (int e = 0; e < 4; e++) {
+        if (!(s[i][4 * n + e] == -kInfinity)) seen |= 1u << (2 * n + e % 2);
+      }
+    }
+  }
+  HF_UNROLL
+  for (int x = 4; x < 32; x *= 2) seen |= __shfl_xor_sync(~0u, seen, x);
+  return seen;
+}
+
+}  // namespace hipflash
+
+using namespace hipflash;
+
+extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+    attention_forward(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
+  const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
+  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+
+  // Which rows: of one query head, or of all heads that share the keys.
+  const int group = args.heads_q / args.heads_kv;
+  const Work work = work_of<kRows, Spec::pack_heads>(
+      args, blockIdx.x, nv_heads_together(args, Spec::pack_heads ? 1 : group, 2));
+  const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
+  const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
+  const auto head_of = [&](int row) { return Spec::pack_heads ? work.head + row % group : work.head; };
+
+  // Which keys: those that some row sees, or this split's share of them.
+  const int last_row = min(work.row + kRows, rows) - 1;
+  const KeyRange block_keys = keys_seen_by_any(args, query_of(work.row), query_of(last_row));
+  Steps steps = steps_of(args, query_of(work.row), query_of(last_row), kKeys);
+  if constexpr (Spec::split_keys) {
+    if (args.splits > 1) {
+      const int share = ceil_div(ceil_div(args.seq_k, kKeys), args.splits);
+      steps.begin = max(steps.begin, work.split * share);
+      steps.end = min(steps.end, (work.split + 1) * share);
+    }
+  }
+  const int warp_row = work.row + warp_index * kRowTiles * 16;
+  const KeyRange warp_keys = keys_seen_by_any(
+      args, query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
+
+  // Where they are.
+  const char* q = (const char*)args.q + 2 * (work.batch * args.q_stride.batch);
+  const char* k = (const char*)args.k + 2 * (work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head);
+  const char* v = (const char*)args.v + 2 * (work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head +
+                                             work.chunk * kValueDim);
+  const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
+  const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
+
+  // Keys and values that no row of the block sees are zeros, whatever is in memory.
+  const auto load_keys = [&](int step, int stage, auto masked) {
+    load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
+        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step, block_keys.first - step * kKeys,
+        block_keys.end - step * kKeys, head_dim);
+  };
+  const auto load_values = [&](int step, int stage, auto masked) {
+    load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
+        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step, block_keys.first - step * kKeys,
+        block_keys.end - step * kKeys, value_columns);
+  };
+  const auto load_step = [&](int step, auto load) {  // only edge tiles need the bounds
+    if ((step + 1) * kKeys > block_keys.end || (Spec::window_left && step * kKeys < block_keys.first)) {
+      load(step, Constant<true>());
+    } else {
+      load(step, Constant<false>());
+    }
+  };
+
+  if constexpr (Spec::pack_heads) {
+    for (int row = 0; row < kRows; row++) {
+      // One row at a time: neighbours belong to other heads.
+      const int x = work.row + row;
+      const char* from = q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
+      for (int column = threadIdx.x; column < kHeadDim; column += kThreads) {
+        unsigned short element = 0;
+        if (x < rows && column < head_dim) element = *(const unsigned short*)(from + column * 2);
+        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2, element);
+      }
+    }
+  } else {
+    q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
+    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0, rows - work.row, head_dim);
+  }
+
+  Queries queries;
+  queries.tile = q_tile;
+  queries.reader = rows_first_reader<kHeadDim>(warp_index * kRowTiles * 16);
+  const KReader k_reader = columns_first_reader<kHeadDim>();
+  const VReader v_reader = rows_first_reader<kValueDim>(0);
+
+  // Computed where they are used: registers are what this kernel is short of.
+  const auto lane_rows = [&](int i) {
+    LaneRows rows_of_lane;
+    HF_UNROLL
+    for (int h = 0; h < 2; h++) {
+      const int row = warp_row + 16 * i + 8 * h + lane / 4;
+      rows_of_lane.query[h] = query_of(row);
+      rows_of_lane.head[h] = min(head_of(row), args.heads_q - 1);
+    }
+    return rows_of_lane;
+  };
+  WarpTile warp;
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
+    warp.softmax[i].clear();
+    HF_UNROLL
+    for (int n = 0; n < kValueDim / 2; n++) warp.out[i][n] = 0.0f;
+  }
+  const float scale = exponent_scale(args);
+
+  // The first copies. With one stage, K and V take turns; else both of a step go together.
+  if constexpr (kStages == 1) {
+    if (steps.end > steps.begin) {
+      load_step(steps.end - 1, [&](int step, auto masked) { load_keys(step, 0, masked); });
+    }
+    copies_issued();
+  } else {
+    for (int i = 0; i < kStages - 1; i++) {
+      if (steps.end - 1 - i >= steps.begin) {
+        load_step(steps.end - 1 - i, [&](int step, auto masked) {
+          load_keys(step, i, masked);
+          load_values(step, i, masked);
+        });
+      }
+      copies_issued();
+    }
+  }
+
+  int stage = 0, next_stage = kStages - 1;
+  const auto do_step = [&](int step, auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    wait_copies<kStages == 1 ? 0 : kStages - 2>();
+    barrier();
+    if (Spec::q_in_registers && step == steps.end - 1) queries.hold();
+    if constexpr (kStages == 1) {
+      load_step(step, [&](int x, auto edge) { load_values(x, 0, edge); });
+      copies_issued();
+    } else {
+      const int ahead = step - (kStages - 1);
+      if (ahead >= steps.begin) {
+        load_step(ahead, [&](int x, auto edge) {
+          load_keys(x, next_stage, edge);
+          load_values(x, next_stage, edge);
+        });
+      }
+      copies_issued();
+    }
+    const bool needed = !kMasked || (step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first);
+
+    float s[kRowTiles][kKeys / 2];
+    unsigned seen = ~0u;
+    if (needed) {
+      multiply_keys(s, queries, k_reader, k_tiles + stage * kKBytes);
+      if constexpr (kMasked || kScoreModified) {
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) {
+          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch, step * kKeys + 2 * (lane & 3));
+        }
+      }
+      if constexpr (kElementwise) seen = keys_in_sight(s);
+      update_references(warp, s, scale);
+    }
+    if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
+      wait_copies<0>();
+      barrier();
+      if (step > steps.begin) load_step(step - 1, [&](int x, auto edge) { load_keys(x, 0, edge); });
+      copies_issued();
+    }
+    if (needed) {
+      HF_UNROLL
+      for (int block = 0; block < kKeys / 16; block++) {
+        unsigned p[kRowTiles][4];
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) exponentials<kMasked>(p[i], s[i], block, warp.softmax[i], scale);
+        unsigned keep[2] = {~0u, ~0u};
+        if constexpr (kElementwise) {
+          HF_UNROLL
+          for (int e = 0; e < 2; e++) {
+            const unsigned bits = seen >> (4 * block + 2 * e);
+            keep[e] = (bits & 1 ? 0xffffu : 0u) | (bits & 2 ? 0xffff0000u : 0u);
+          }
+        }
+        multiply_values(warp, p, v_reader, v_tiles + stage * kVBytes, block, keep);
+      }
+    }
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+  };
+
+  int step = steps.end - 1;
+#pragma unroll 1
+  for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
+  if constexpr (!kElementwise) {
+#pragma unroll 1
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
+  }
+  if constexpr (Spec::window_left) {
+#pragma unroll 1
+    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
+  }
+  wait_copies<0>();
+
+  // O / sum, and the log-sum-exp.
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
+    float factor[2];
+    char* out_row[2];
+    float* partial_row[2];
+    const LaneRows rows_of_lane = lane_rows(i);
+    HF_UNROLL
+    for (int h = 0; h < 2; h++) {
+      const int row = warp_row + 16 * i + 8 * h + lane / 4;
+      const int query = rows_of_lane.query[h], head = rows_of_lane.head[h];
+      const bool exists = row < rows;
+      const float sum = quad_sum(warp.softmax[i].sum[h]);
+      const float lse = log_sum_exp(warp.softmax[i].reference[h], sum);
+      factor[h] = inverse_sum(sum);
+      out_row[h] = nullptr;
+      partial_row[h] = nullptr;
+      const bool writes_lse = exists && (lane & 3) == 0 && work.chunk == 0;
+      if (Spec::split_keys && args.splits > 1) {
+        const long long at =
+            (((long long)work.split * args.batch + work.batch) * args.heads_q + head) * args.seq_q + query;
+        if (exists) partial_row[h] = args.partial_out + at * value_dim + work.chunk * kValueDim;
+        if (writes_lse) args.partial_lse[at] = lse;
+      } else {
+        if (exists) {
+          out_row[h] = (char*)args.out + 2 * (work.batch * args.out_stride.batch + head * args.out_stride.head +
+                                              query * args.out_stride.seq + work.chunk * kValueDim);
+        }
+        if (Spec::lse && writes_lse && args.lse) {
+          args.lse[work.batch * args.lse_stride.batch + head * args.lse_stride.head + query * args.lse_stride.seq] =
+              lse;
+        }
+      }
+    }
+    if (Spec::split_keys && args.splits > 1) {
+      store_rows_f32(warp.out[i], factor, partial_row, value_columns);
+    } else if constexpr (Spec::aligned) {
+      store_rows_aligned(warp.out[i], factor, out_row, value_columns);
+    } else {
+      store_rows_unaligned(warp.out[i], factor, out_row, value_columns);
+    }
+  }
+}

@@ -1,0 +1,154 @@
+// The tile vocabulary on mma.sync m16n8k16, ldmatrix and cp.async: sm_80 and everything after it.
+#pragma once
+
+namespace hipflash {
+
+// A tile of 16-bit elements in shared memory, rows without padding. The 16-byte piece c of row r lies
+// at piece c ^ swizzle(r), which makes ldmatrix (8 rows, one piece each) free of bank conflicts at
+// every width that is a multiple of 16: the more of the bank number the pitch itself varies from row
+// to row, the fewer bits the swizzle needs.
+template <int Columns>
+struct SharedTile {
+  static constexpr int kPieces = Columns / 8;
+  static constexpr int kPitch = Columns * 2;
+  // Slabs of 16 columns that the swizzle permutes among themselves.
+  static constexpr int kPermuted = kPieces % 8 == 0 ? 4 : kPieces % 4 == 0 ? 2 : 1;
+
+  static HF_DEVICE int swizzle(int row) {
+    return kPermuted == 4 ? row & 7 : kPermuted == 2 ? (row >> 1) & 3 : (row >> 2) & 1;
+  }
+  static HF_DEVICE int offset(int row, int piece) {
+    return row * kPitch + ((piece ^ swizzle(row)) * 16);
+  }
+};
+
+// ---- global -> shared
+
+// Copies `bytes` (0 to 16) bytes and fills the rest of the 16 with zeros.
+HF_DEVICE void copy_piece(unsigned to, const char* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+HF_DEVICE void copies_issued() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+HF_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+HF_DEVICE void store_element(unsigned to, unsigned short x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(x) : "memory");
+}
+
+// Loads a row-major tile whose rows lie `stride` bytes apart. Rows outside first..end-1 and columns
+// from `columns` on become zeros and are not read.
+template <int Rows, int Columns, int Threads, bool kWhole>
+HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int first, int end,
+                         int columns) {
+  using Tile = SharedTile<Columns>;
+  const int thread = threadIdx.x;
+  const auto exists = [&](int row) { return kWhole || (row >= first && row < end); };
+  if constexpr (!Spec::aligned) {
+    for (int x = thread; x < Rows * Columns; x += Threads) {
+      const int row = x / Columns, column = x % Columns;
+      unsigned short element = 0;
+      if (exists(row) && column < columns) element = *(const unsigned short*)(from + row * stride + column * 2);
+      store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
+    }
+  } else if constexpr (Threads % Tile::kPieces == 0) {
+    constexpr int kStep = Threads / Tile::kPieces;  // rows per round: each thread stays in its column
+    int row = thread / Tile::kPieces;
+    const int piece = thread % Tile::kPieces;
+    const int bytes = min(max(columns - piece * 8, 0), 8) * 2;
+    const char* source = from + row * stride + (bytes ? piece * 16 : 0);
+    HF_UNROLL
+    for (int i = 0; i < (Rows + kStep - 1) / kStep; i++, row += kStep, source += kStep * stride) {
+      if (Rows % kStep == 0 || row < Rows) {
+        copy_piece(tile + Tile::offset(row, piece), exists(row) ? source : from, exists(row) ? bytes : 0);
+      }
+    }
+  } else {
+    HF_UNROLL
+    for (int i = 0; i < (Rows * Tile::kPieces + Threads - 1) / Threads; i++) {
+      const int x = thread + i * Threads, row = x / Tile::kPieces, piece = x % Tile::kPieces;
+      const int bytes = exists(row) ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
+      if (Rows * Tile::kPieces % Threads == 0 || row < Rows) {
+        copy_piece(tile + Tile::offset(row, piece), bytes ? from + row * stride + piece * 16 : from, bytes);
+      }
+    }
+  }
+}
+
+// ---- shared -> registers
+
+// Reads 16 x 16 blocks of a shared tile as fragments. All addresses of a lane are one base, an xor by
+// the column block (within the columns that the swizzle permutes) and a constant.
+template <int Columns>
+struct FragmentReader {
+  using Tile = SharedTile<Columns>;
+  unsigned base;
+
+  // `tile` is a multiple of 128, as are 16 rows of any tile: the xor reaches only the bits below.
+  HF_DEVICE unsigned address(unsigned tile, int row_block, int column_block) const {
+    constexpr int kPer = Tile::kPermuted;
+    return ((tile + base) ^ (column_block % kPer * 32)) + column_block / kPer * (kPer * 32) +
+           row_block * 16 * Tile::kPitch;
+  }
+  // Rows and columns as they are: the A operand of Q, the B operand of K.
+  HF_DEVICE void read(unsigned (&f)[4], unsigned tile, int row_block, int column_block) const {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
+                 : "r"(address(tile, row_block, column_block)));
+  }
+  // Transposed: the B operand of V, whose rows are the summed dimension.
+  HF_DEVICE void read_transposed(unsigned (&f)[4], unsigned tile, int row_block, int column_block) const {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
+                 : "r"(address(tile, row_block, column_block)));
+  }
+};
+
+// Lanes 0-15 address the rows, 16-31 the next 8 columns: Q (A operand) and V (transposed).
+template <int Columns>
+HF_DEVICE FragmentReader<Columns> rows_first_reader(int row0) {
+  const int lane = threadIdx.x & 31;
+  return {(unsigned)SharedTile<Columns>::offset(row0 + (lane & 15), lane >> 4)};
+}
+// Lanes 8-15 and 24-31 address the next 8 columns, 16-31 the next 8 rows: K (B operand).
+template <int Columns>
+HF_DEVICE FragmentReader<Columns> columns_first_reader() {
+  const int lane = threadIdx.x & 31;
+  return {(unsigned)SharedTile<Columns>::offset((lane & 7) + (lane >> 4) * 8, (lane >> 3) & 1)};
+}
+
+// ---- products: c += a . b, or c = a . b (which costs no registers to clear)
+
+#define HF_MMA(TYPE, ADDEND) \
+  "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " ADDEND ";"
+
+HF_DEVICE void mma(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (kBf16) {
+    asm(HF_MMA("bf16", "{%0,%1,%2,%3}")
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm(HF_MMA("f16", "{%0,%1,%2,%3}")
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+HF_DEVICE void mma_first(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (kBf16) {
+    asm(HF_MMA("bf16", "{%10,%10,%10,%10}")
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+  } else {
+    asm(HF_MMA("f16", "{%10,%10,%10,%10}")
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+  }
+}
+#undef HF_MMA
+
+HF_DEVICE void barrier() { __syncthreads(); }
+
+}  // namespace hipflash

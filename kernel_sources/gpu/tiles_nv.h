@@ -1,0 +1,194 @@
+// Launch facts of the NVIDIA families: tile configs with sound defaults, block and grid sizes, shared
+// memory, tensor maps, and which problems the wgmma family takes.
+//
+// Part of the kernel text and also compiled into the library, so that launcher and kernel agree by
+// construction. It includes nothing; whoever includes it has included common/attention_args.h.
+#pragma once
+
+#if defined(__CUDACC__)
+#define HF_BOTH __host__ __device__ __forceinline__
+#else
+#define HF_BOTH inline
+#endif
+
+namespace hipflash {
+
+HF_BOTH constexpr int nv_round_up(int x, int step) { return (x + step - 1) / step * step; }
+HF_BOTH constexpr int nv_max(int x, int y) { return x > y ? x : y; }
+
+constexpr int kNvMaxHeadDim = 512;
+
+// Blocks of accumulators are at most 256 columns wide. Wider values are done in chunks, each by a
+// block of its own that computes the scores again.
+HF_BOTH constexpr int nv_value_chunks(int value_head_dim) { return value_head_dim > 256 ? 2 : 1; }
+HF_BOTH constexpr int nv_value_chunk(int value_head_dim) {
+  const int chunks = nv_value_chunks(value_head_dim);
+  return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
+}
+
+// Query heads whose keys and values fit the L2 cache together run together; within such a group the
+// heads alternate fastest and the longest rows come first. Counted in heads (rows of a K/V head when
+// heads are packed).
+HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int element_bytes) {
+  const long long bytes = (long long)args.seq_k * (args.head_dim + args.value_head_dim) * element_bytes;
+  const long long fitting = (16ll << 20) / (bytes > 0 ? bytes : 1);
+  const long long all = (long long)args.batch * args.heads_kv;
+  return (int)(fitting < 1 ? 1 : fitting > all ? all : fitting) * heads_per_kv;
+}
+
+// ---------------------------------------------------------------- attention_forward_sm80.cu
+
+// mma.sync, any NVIDIA GPU from sm_80 on, f16 and bf16, every feature.
+// The fields are entries of Spec, by these names.
+struct Sm80Tile {
+  int tile_keys;       // keys per step, a multiple of 16
+  int waves;           // warps per block
+  int row_tiles;       // 16-row tiles per warp
+  int stages;          // buffers of keys and values; 1: keys load under P.V, values under Q.K
+  int blocks_per_sm;   // blocks per multiprocessor that registers are divided for
+  bool q_in_registers;
+  bool pack_heads;     // rows are (query, head of the group): for few queries and shared K/V heads
+};
+
+HF_BOTH constexpr int sm80_tile_rows(const Sm80Tile& t) { return t.waves * t.row_tiles * 16; }
+HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) { return t.waves * 32; }
+HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim) {
+  return 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
+              t.stages * t.tile_keys * (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim)));
+}
+// Blocks of a launch (one-dimensional grid).
+HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
+  const int group = t.pack_heads && args.heads_kv ? args.heads_q / args.heads_kv : 1;
+  const long long rows = (long long)args.seq_q * group, tile = sm80_tile_rows(t);
+  return (rows + tile - 1) / tile * args.batch * (args.heads_q / (group ? group : 1)) *
+         nv_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
+}
+
+// The default for a head dimension; `shared_limit` is the device's shared memory per block (opt-in).
+HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, int shared_limit) {
+  const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
+  if (widest <= 128) return {64, 4, 2, 2, 2, false, false};
+  if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false};
+  if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false};
+  return {32, 2, 1, 1, 1, false, false};
+}
+
+// ---------------------------------------------------------------- attention_forward_sm90.cu
+
+// wgmma and TMA, sm_90a only. One warp group copies, `query_groups` of them compute 64 rows each.
+struct Sm90Tile {
+  int tile_keys;     // a multiple of 16, at most 256
+  int query_groups;  // 2 or 3
+  int stages;        // buffers of keys and of values
+  bool take_turns;   // the groups issue their products one after another
+};
+
+HF_BOTH constexpr int sm90_tile_rows(const Sm90Tile& t) { return 64 * t.query_groups; }
+HF_BOTH constexpr int sm90_threads(const Sm90Tile& t) { return 128 * (t.query_groups + 1); }
+// Rows lie in slabs of 64 columns, 128 bytes, in the 128-byte swizzle.
+HF_BOTH constexpr int sm90_slabs(int dim) { return (dim + 63) / 64; }
+HF_BOTH constexpr int sm90_shared_bytes(const Sm90Tile& t, int head_dim, int value_head_dim) {
+  return 128 * (sm90_tile_rows(t) * sm90_slabs(head_dim) +
+                t.stages * t.tile_keys * (sm90_slabs(head_dim) + sm90_slabs(value_head_dim))) +
+         8 * (3 + 4 * t.stages) + 1024;  // barriers; the base is rounded up to 1024
+}
+// Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero that
+// no other launch in flight uses (the kernel leaves it zero), or `pieces` blocks with a null counter.
+HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
+  const int rows = sm90_tile_rows(t);
+  return (long long)((args.seq_q + rows - 1) / rows) * args.batch * args.heads_q;
+}
+
+HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim) {
+  const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 64) return {128, 3, 2, true};
+  if (widest <= 128) return {128, 2, 2, true};
+  if (widest <= 192) return {96, 2, 2, true};
+  return {64, 2, 2, true};
+}
+
+// The keys that some query of the call sees. Keys outside are not even multiplied by zero: the tensor
+// maps of K and V cover first..end-1 only, and TMA fills the rest with zeros.
+struct NvKeyRange {
+  int first, end;
+};
+HF_BOTH NvKeyRange nv_keys_of_call(const AttentionArgs& args) {
+  // Unbounded sides hold huge values, so sums are taken in 64 bits.
+  const long long first = (long long)args.diagonal - args.window_left;
+  const long long end = (long long)args.seq_q + args.diagonal + args.window_right;
+  NvKeyRange range;
+  range.first = (int)(first < 0 ? 0 : first > args.seq_k ? args.seq_k : first);
+  range.end = (int)(end < 0 ? 0 : end > args.seq_k ? args.seq_k : end);
+  if (range.end < range.first) range.end = range.first;
+  return range;
+}
+
+// What the launcher needs for one cuTensorMapEncodeTiled: rank 4, the dtype's 16-bit type, interleave
+// none, 128-byte swizzle, 256-byte L2 promotion, fill zeros, element strides 1. Maps of Q, K and V are
+// the kernel's second to fourth parameters (CUtensorMap by value), in this order.
+struct Sm90Map {
+  const void* base;
+  unsigned long long dims[4];     // head dimension, row, head, batch; none is 0
+  unsigned long long strides[3];  // bytes, of row, head and batch; multiples of 16 below 2^40
+  unsigned box[4];
+};
+
+HF_BOTH Sm90Map sm90_map(const void* data, const RowStrides& stride, int dim, int first_row, int rows,
+                         int heads, int batch, int box_rows) {
+  Sm90Map map;
+  map.base = (const char*)data + 2 * first_row * stride.seq;
+  map.dims[0] = (unsigned long long)dim;
+  map.dims[1] = (unsigned long long)(rows < 1 ? 1 : rows);
+  map.dims[2] = (unsigned long long)(heads < 1 ? 1 : heads);
+  map.dims[3] = (unsigned long long)(batch < 1 ? 1 : batch);
+  map.strides[0] = (unsigned long long)(2 * stride.seq);
+  map.strides[1] = (unsigned long long)(2 * stride.head);
+  map.strides[2] = (unsigned long long)(2 * stride.batch);
+  // A dimension of one has no neighbours: any legal stride does.
+  for (int i = 0; i < 3; i++) {
+    if (map.dims[i + 1] == 1) map.strides[i] = 16;
+  }
+  map.box[0] = 64;
+  map.box[1] = (unsigned)box_rows;
+  map.box[2] = map.box[3] = 1;
+  return map;
+}
+HF_BOTH Sm90Map sm90_map_q(const Sm90Tile& t, const AttentionArgs& args) {
+  return sm90_map(args.q, args.q_stride, args.head_dim, 0, args.seq_q, args.heads_q, args.batch,
+                  sm90_tile_rows(t));
+}
+HF_BOTH Sm90Map sm90_map_k(const Sm90Tile& t, const AttentionArgs& args) {
+  const NvKeyRange keys = nv_keys_of_call(args);
+  return sm90_map(args.k, args.k_stride, args.head_dim, keys.first, keys.end - keys.first,
+                  args.heads_kv, args.batch, t.tile_keys);
+}
+HF_BOTH Sm90Map sm90_map_v(const Sm90Tile& t, const AttentionArgs& args) {
+  const NvKeyRange keys = nv_keys_of_call(args);
+  return sm90_map(args.v, args.v_stride, args.value_head_dim, keys.first, keys.end - keys.first,
+                  args.heads_kv, args.batch, t.tile_keys);
+}
+
+HF_BOTH bool sm90_stride_fits(const RowStrides& s, int rows, int heads, int batch) {
+  const long long limit = 1ll << 39;  // elements of 2 bytes, below 2^40 bytes
+  const auto fits = [&](long long stride, int count) {
+    return count <= 1 || (stride > 0 && stride % 8 == 0 && stride < limit);
+  };
+  return fits(s.seq, rows) && fits(s.head, heads) && fits(s.batch, batch);
+}
+
+// True if the wgmma family takes this problem; else the plan takes the sm80 family. `element` is that
+// of Q, K, V; `modified_by_bias_or_mask` and `sinks` are the Problem's features.
+HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask, bool sinks) {
+  if (element == ElementType::f32 || bias || mask || sinks || args.splits > 1) return false;
+  if (args.head_dim > 256 || args.value_head_dim > 256) return false;
+  if (args.head_dim % 8 != 0 || args.value_head_dim % 8 != 0) return false;
+  const auto aligned = [](const void* p) { return (unsigned long long)p % 16 == 0; };
+  return aligned(args.q) && aligned(args.k) && aligned(args.v) && aligned(args.out) &&
+         sm90_stride_fits(args.q_stride, args.seq_q, args.heads_q, args.batch) &&
+         sm90_stride_fits(args.k_stride, args.seq_k, args.heads_kv, args.batch) &&
+         sm90_stride_fits(args.v_stride, args.seq_k, args.heads_kv, args.batch) &&
+         sm90_stride_fits(args.out_stride, args.seq_q, args.heads_q, args.batch);
+}
+
+}  // namespace hipflash
