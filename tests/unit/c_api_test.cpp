@@ -1,0 +1,139 @@
+// The C API from C++: statuses, versioned structs, and the same numbers as the C++ API.
+#include "hipflash/c.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "hipflash/attention.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+
+hipflash_tensor dense(std::vector<float>& data, int64_t seq, int64_t heads, int64_t dim) {
+  hipflash_tensor t = HIPFLASH_TENSOR_INIT;
+  t.data = data.data();
+  t.batch = 1;
+  t.seq = seq;
+  t.heads = heads;
+  t.dim = dim;
+  t.stride_batch = seq * heads * dim;
+  t.stride_seq = heads * dim;
+  t.stride_head = dim;
+  return t;
+}
+
+class CApi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    for (auto* x : {&q_, &k_, &v_}) {
+      for (float& value : *x) value = normal(random);
+    }
+    ASSERT_EQ(hipflash_context_create("cpu", nullptr, &context_), HIPFLASH_OK)
+        << hipflash_last_error();
+  }
+  void TearDown() override { hipflash_context_destroy(context_); }
+
+  static constexpr int64_t kSeq = 20, kHeads = 2, kDim = 32;
+  std::vector<float> q_ = std::vector<float>(kSeq * kHeads * kDim), k_ = q_, v_ = q_, out_ = q_;
+  hipflash_tensor q = dense(q_, kSeq, kHeads, kDim), k = dense(k_, kSeq, kHeads, kDim),
+                  v = dense(v_, kSeq, kHeads, kDim), out = dense(out_, kSeq, kHeads, kDim);
+  hipflash_context* context_ = nullptr;
+};
+
+TEST_F(CApi, GivesTheBitsOfTheCppApi) {
+  hipflash_options options = HIPFLASH_OPTIONS_INIT;
+  options.causal = 1;
+  std::vector<float> lse(kSeq * kHeads);
+  options.lse = lse.data();
+  ASSERT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &options, nullptr), HIPFLASH_OK)
+      << hipflash_last_error();
+
+  using hipflash::Tensor;
+  std::vector<float> other(out_.size()), other_lse(lse.size());
+  hipflash::Context ctx(hipflash::DeviceId{});
+  hipflash::AttentionOptions cpp;
+  cpp.causal = true;
+  cpp.lse.data = other_lse.data();
+  const auto tensor = [](std::vector<float>& x) {
+    return Tensor::bshd(x.data(), hipflash::DType::f32, 1, kSeq, kHeads, kDim);
+  };
+  attention_forward(ctx, tensor(q_), tensor(k_), tensor(v_), tensor(other), cpp);
+  EXPECT_EQ(out_, other);
+  EXPECT_EQ(lse, other_lse);
+}
+
+TEST_F(CApi, PlanRunsAndOutlivesItsContext) {
+  hipflash_plan* plan = nullptr;
+  ASSERT_EQ(hipflash_plan_create(context_, &q, &k, &v, &out, nullptr, &plan), HIPFLASH_OK)
+      << hipflash_last_error();
+  EXPECT_THAT(hipflash_plan_explain(plan), HasSubstr("cpu/attention_forward"));
+  hipflash_context_destroy(context_);
+  context_ = nullptr;
+  hipflash_pointers pointers = HIPFLASH_POINTERS_INIT;
+  pointers.q = q_.data();
+  pointers.k = k_.data();
+  pointers.v = v_.data();
+  pointers.out = out_.data();
+  const std::vector<float> before = out_;
+  EXPECT_EQ(hipflash_plan_run(plan, &pointers, nullptr), HIPFLASH_OK) << hipflash_last_error();
+  EXPECT_NE(out_, before);
+  hipflash_plan_destroy(plan);
+}
+
+TEST_F(CApi, SaysWhatIsWrong) {
+  EXPECT_EQ(hipflash_attention_forward(nullptr, &q, &k, &v, &out, nullptr, nullptr),
+            HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("context = NULL"));
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, nullptr, &v, &out, nullptr, nullptr),
+            HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("k = NULL"));
+  hipflash_tensor bad = k;
+  bad.dim = 16;
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &bad, &v, &out, nullptr, nullptr),
+            HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("k.dim = 16"));
+  float sink = 0;
+  hipflash_options options = HIPFLASH_OPTIONS_INIT;
+  options.sinks = &sink;
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &options, nullptr),
+            HIPFLASH_NOT_SUPPORTED);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("sinks"));
+  hipflash_context* other = nullptr;
+  EXPECT_EQ(hipflash_context_create("gpu", nullptr, &other), HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_EQ(other, nullptr);
+}
+
+TEST_F(CApi, ReadsStructsOfOtherVersions) {
+  // A struct of an older header ends early: the rest are defaults.
+  hipflash_options options = HIPFLASH_OPTIONS_INIT;
+  options.struct_size = offsetof(hipflash_options, alibi_slopes);
+  options.alibi_slopes = reinterpret_cast<const float*>(1);  // beyond the size: not read
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &options, nullptr), HIPFLASH_OK)
+      << hipflash_last_error();
+
+  // One of a newer header is longer: fine as long as what is unknown here is zero.
+  struct {
+    hipflash_options known;
+    uint64_t unknown;
+  } newer = {HIPFLASH_OPTIONS_INIT, 0};
+  newer.known.struct_size = sizeof newer;
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &newer.known, nullptr),
+            HIPFLASH_OK);
+  newer.unknown = 1;
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &newer.known, nullptr),
+            HIPFLASH_NOT_SUPPORTED);
+
+  options.struct_size = 0;
+  EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &options, nullptr),
+            HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("options.struct_size = 0"));
+}
+
+}  // namespace
