@@ -7,7 +7,14 @@
 #define HF_DEVICE static __device__ inline __attribute__((always_inline))
 #define HF_MEMBER __device__ inline __attribute__((always_inline))
 #define HF_UNROLL _Pragma("unroll")
+#define HF_VECTOR(type, n) type __attribute__((ext_vector_type(n)))
 #define HF_KERNEL extern "C" __global__
+// A kernel of exactly `threads` threads whose registers leave room for so many waves per SIMD.
+#define HF_KERNEL_OF(threads, waves_per_simd)                                         \
+  extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads), \
+                                       amdgpu_waves_per_eu(waves_per_simd, waves_per_simd)))
+// After the parameters of a lambda.
+#define HF_LAMBDA __attribute__((always_inline))
 // Memory of the block; one per kernel.
 #define HF_SHARED(name, bytes) __shared__ __attribute__((aligned(1024))) char name[bytes]
 
@@ -50,6 +57,25 @@ HF_DEVICE u32 low_halves(u32 a, u32 b) {
 HF_DEVICE u32 high_halves(u32 a, u32 b) {
   return __builtin_amdgcn_perm(b, a, 0x07060302u);
 }
+
+// Two floats as 16-bit elements in one word, the first in the low half.
+HF_DEVICE u32 pack_f16_toward_zero(float a, float b) {
+  return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(a, b));
+}
+HF_DEVICE u32 pack_f16_nearest(float a, float b) {
+  const f16x2 both = {static_cast<_Float16>(a), static_cast<_Float16>(b)};
+  return __builtin_bit_cast(u32, both);
+}
+HF_DEVICE u32 pack_bf16_toward_zero(float a, float b) { return high_halves(bits(a), bits(b)); }
+HF_DEVICE u32 round_to_bf16(float a) {  // in the high half; the low half is not cleared
+  const u32 x = bits(a);
+  return a == a ? x + 0x7fffu + ((x >> 16) & 1) : 0x7fffffffu;
+}
+HF_DEVICE u32 pack_bf16_nearest(float a, float b) {
+  return high_halves(round_to_bf16(a), round_to_bf16(b));
+}
+HF_DEVICE float f16_to_float(u16 x) { return static_cast<float>(__builtin_bit_cast(_Float16, x)); }
+HF_DEVICE float bf16_to_float(u16 x) { return from_bits(static_cast<u32>(x) << 16); }
 
 // ---- lanes
 // -----------------------------------------------------------------------------------------

@@ -1,0 +1,369 @@
+// Tiles on their way: global memory to registers to shared memory, and back out.
+//
+// K lies in shared memory in rows of head dims, V transposed in rows of keys; both so that a
+// fragment is one 16-byte read per lane, and so that every access of a wave spreads evenly over the
+// banks.
+#pragma once
+
+namespace hipflash {
+
+// ---- elements
+// ----------------------------------------------------------------------------------------
+
+HF_DEVICE u32 load_element(const char* p) {
+  return kF32 ? *reinterpret_cast<const u32*>(p) : *reinterpret_cast<const u16*>(p);
+}
+
+// Elements first..first+count-1 of a row as words; those past `dim` are 0, and so is all of a row
+// that is not there.
+template <int Count>
+HF_DEVICE void load_elements(const char* row, bool there, int first, int dim,
+                             u32 (&words)[Count * kElementBytes / 4]) {
+  u32 element[Count];
+  HF_UNROLL for (int i = 0; i < Count; i++) {
+    element[i] = 0;
+    if (there && first + i < dim) element[i] = load_element(row + (first + i) * kElementBytes);
+  }
+  if constexpr (kF32) {
+    HF_UNROLL for (int i = 0; i < Count; i++) words[i] = element[i];
+  } else {
+    HF_UNROLL for (int i = 0; i < Count / 2; i++) words[i] = element[2 * i] | element[2 * i + 1]
+                                                                                  << 16;
+  }
+}
+
+// Rows at a distance, of which the first `count` exist.
+struct Rows {
+  const char* base;
+  long long stride;  // bytes
+  int count;
+};
+
+HF_DEVICE Rows rows_of(const void* base, RowStrides stride, int batch, int head, int first,
+                       int count, int element_bytes) {
+  const long long at = batch * stride.batch + head * stride.head + first * stride.seq;
+  return {static_cast<const char*>(base) + at * element_bytes, stride.seq * element_bytes, count};
+}
+
+// The first `limit` of them through a buffer. Rounded up to words, which the check counts in.
+HF_DEVICE Buffer buffer_of(const Rows& rows, int dim, int limit) {
+  const int count = rows.count < limit ? rows.count : limit;
+  const int bytes = (count - 1) * static_cast<int>(rows.stride) + dim * kElementBytes;
+  return make_buffer(rows.base, count > 0 ? bytes : 0);
+}
+
+HF_DEVICE void load(QueryTile& tile, const Rows& rows, int dim) {
+  const int row = query_of_lane(), group = lane_id() / kRows;
+  if constexpr (kVectors) {
+    const Buffer buffer = buffer_of(rows, dim, kRows);
+    HF_UNROLL for (int t = 0; t < kHeadSlabs; t++) {
+      const int element = (t * kGroups + group) * kChunk;
+      const int at = row * static_cast<int>(rows.stride) + element * kElementBytes;
+      tile.slab[t] = load4(buffer, kHeadDim == Spec::head_dim || element < dim ? at : kNowhere);
+    }
+  } else {
+    HF_UNROLL for (int t = 0; t < kHeadSlabs; t++) {
+      u32 words[4];
+      load_elements<kChunk>(rows.base + row * rows.stride, row < rows.count,
+                            (t * kGroups + group) * kChunk, dim, words);
+      tile.slab[t] = u32x4{words[0], words[1], words[2], words[3]};
+    }
+  }
+}
+
+// ---- K
+// ------------------------------------------------------------------------------------------------
+
+// One thread's chunks of a K tile.
+struct KeyLoader {
+  static constexpr int kRowChunks = kHeadDim / kChunk;
+  static constexpr int kPieces = cdna::key_pieces(kTile, kHeadDim, kElementBytes);
+  static constexpr int kPitch = cdna::key_pitch(kHeadDim, kElementBytes) * 16;
+  static constexpr bool kSwizzled = cdna::swizzled_keys(kHeadDim, kElementBytes);
+  static constexpr bool kRegular = kThreads % kRowChunks == 0 && kThreads / kRowChunks % 8 == 0;
+
+  Rows rows;  // from the next tile on
+  int dim;
+  Buffer buffer;
+  int offset[kPieces], place[kPieces];
+  u32x4 piece[kPieces];
+
+  static HF_MEMBER int row_of(int i) { return (thread_id() + i * kThreads) / kRowChunks; }
+  static HF_MEMBER int chunk_of(int i) { return (thread_id() + i * kThreads) % kRowChunks; }
+
+  HF_MEMBER void start(const Rows& all, int head_dim) {
+    rows = all;
+    dim = head_dim;
+    HF_UNROLL for (int i = 0; i < kPieces; i++) {
+      const int row = row_of(i), chunk = chunk_of(i);
+      place[i] = row * kPitch + (kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+      offset[i] = row * static_cast<int>(rows.stride) + chunk * 16;
+      const bool past_row = kHeadDim != Spec::head_dim && chunk * kChunk >= dim;
+      const bool past_tile = kPieces * kThreads > kKeys * kRowChunks && row >= kKeys;
+      if (past_row || past_tile) offset[i] = kNowhere;
+    }
+  }
+
+  // Makes the next tile the one that load() takes from.
+  HF_MEMBER void next() {
+    if constexpr (kVectors) {
+      buffer = buffer_of(rows, dim, kKeys);
+      rows.base += kKeys * rows.stride;
+      rows.count -= kKeys;
+    }
+  }
+  HF_MEMBER void load(int i) {
+    if constexpr (kVectors && kRegular) {  // all offsets from one register
+      constexpr int kStep = kThreads / kRowChunks;
+      piece[i] = load4(buffer, offset[0] + i * kStep * static_cast<int>(rows.stride));
+    } else if constexpr (kVectors) {
+      piece[i] = load4(buffer, offset[i]);
+    } else {
+      u32 words[4];
+      load_elements<kChunk>(rows.base + row_of(i) * rows.stride,
+                            row_of(i) < kKeys && row_of(i) < rows.count, chunk_of(i) * kChunk, dim,
+                            words);
+      piece[i] = u32x4{words[0], words[1], words[2], words[3]};
+      if (i == kPieces - 1) {
+        rows.base += kKeys * rows.stride;
+        rows.count -= kKeys;
+      }
+    }
+  }
+  HF_MEMBER void store(char* shared, int i) {
+    constexpr int kStep = kThreads / kRowChunks * kPitch;
+    *reinterpret_cast<u32x4*>(shared + (kRegular ? place[0] + i * kStep : place[i])) = piece[i];
+  }
+
+  HF_MEMBER void load_all() {
+    next();
+    HF_UNROLL for (int i = 0; i < kPieces; i++) load(i);
+  }
+  HF_MEMBER void store_all(char* shared) {
+    HF_UNROLL for (int i = 0; i < kPieces; i++) store(shared, i);
+  }
+};
+
+// Where a lane finds its chunks of a K fragment: kRows keys, one slab of the head dimension.
+struct KeyFragments {
+  static constexpr int kSpread = KeyLoader::kSwizzled ? 8 / kGroups : 1;  // addresses that differ
+  static constexpr int kCount = kKeyBlocks * kHeadSlabs;
+  const char* at[kSpread];
+
+  HF_MEMBER void start(const char* shared) {
+    const int row = lane_id() % kRows, group = lane_id() / kRows;
+    HF_UNROLL for (int i = 0; i < kSpread; i++) {
+      const int chunk = i * kGroups + group;
+      at[i] = shared + row * KeyLoader::kPitch +
+              (KeyLoader::kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+    }
+  }
+  HF_MEMBER u32x4 read(int block, int slab) const {
+    return *reinterpret_cast<const u32x4*>(at[slab % kSpread] +
+                                           slab / kSpread * kSpread * kGroups * 16 +
+                                           block * kRows * KeyLoader::kPitch);
+  }
+};
+
+// ---- V
+// ------------------------------------------------------------------------------------------------
+
+// One thread's part of a V tile: four keys of kDims consecutive value dims.
+//
+// Value dim d is row (d % kDims) * kPieces + d / kDims in shared memory, so that the threads of a
+// wave read whole rows of V, write different banks, and a lane ends with 4 * kDims consecutive dims
+// of the output. Chunk c of a row holds the keys that lane group c % kGroups multiplies with its
+// scores of key slab c / kGroups.
+struct ValueLoader {
+  static constexpr int kPieces = cdna::value_pieces(kTile);  // threads that share a row of V
+  static constexpr int kDims = kValueDim / kPieces;
+  static constexpr int kWords = kDims * kElementBytes / 4;
+  static constexpr int kHalves = kChunk / 4;  // groups of four keys in a chunk
+  static constexpr int kRowChunks = kKeys / kChunk;
+  static constexpr int kPitch = kKeys * kElementBytes;
+
+  Rows rows;
+  int dim;
+  Buffer buffer;
+  int offset, place;
+  u32 words[4][kWords];  // of each key
+
+  // Rows of fewer than eight chunks: 8 rows that a phase reads together are not all different.
+  static HF_MEMBER int swizzle(int row, int chunk) {
+    constexpr int kSpread = kRowChunks < 8 ? kRowChunks : 8;
+    return chunk ^ (row / (8 / kSpread) % kSpread);
+  }
+  static HF_MEMBER int piece() { return thread_id() / kHalves % kPieces; }
+  static HF_MEMBER int chunk() { return thread_id() / kHalves / kPieces; }
+  static HF_MEMBER int half() { return thread_id() % kHalves; }
+  static HF_MEMBER int first_key() {
+    return chunk() / kGroups * kSlab + half() * 4 * kGroups + chunk() % kGroups * 4;
+  }
+
+  HF_MEMBER void start(const Rows& all, int value_dim) {
+    rows = all;
+    dim = value_dim;
+    offset = first_key() * static_cast<int>(rows.stride) + piece() * kDims * kElementBytes;
+    place = piece() * kPitch + swizzle(piece(), chunk()) * 16 + half() * 8;
+  }
+
+  HF_MEMBER void next() {
+    if constexpr (kVectors) {
+      buffer = buffer_of(rows, dim, kKeys);
+      rows.base += kKeys * rows.stride;
+      rows.count -= kKeys;
+    }
+  }
+  // Key e of the four. Padding dims may hold anything: they end in output dims that are not stored.
+  HF_MEMBER void load(int e) {
+    if constexpr (kVectors) {
+      const int at = offset + e * static_cast<int>(rows.stride);
+      HF_UNROLL for (int w = 0; w < kWords; w += 4) {
+        if (w + 4 <= kWords) {
+          const u32x4 x = load4(buffer, at + 4 * w);
+          HF_UNROLL for (int i = 0; i < 4 && w + i < kWords; i++) words[e][w + i] = x[i];
+        } else if (w + 3 == kWords) {
+          const u32x3 x = load3(buffer, at + 4 * w);
+          HF_UNROLL for (int i = 0; i < 3 && w + i < kWords; i++) words[e][w + i] = x[i];
+        } else if (w + 2 == kWords) {
+          const u32x2 x = load2(buffer, at + 4 * w);
+          HF_UNROLL for (int i = 0; i < 2 && w + i < kWords; i++) words[e][w + i] = x[i];
+        } else {
+          words[e][w] = load1(buffer, at + 4 * w);
+        }
+      }
+    } else {
+      const int key = first_key() + e;
+      load_elements<kDims>(rows.base + key * rows.stride, key < rows.count, piece() * kDims, dim,
+                           words[e]);
+      if (e == 3) {
+        rows.base += kKeys * rows.stride;
+        rows.count -= kKeys;
+      }
+    }
+  }
+  // Value dim i of the piece, four keys.
+  HF_MEMBER void store(char* shared, int i) {
+    char* const at = shared + place + i * kPieces * kPitch;
+    if constexpr (kF32) {
+      *reinterpret_cast<u32x4*>(at) = u32x4{words[0][i], words[1][i], words[2][i], words[3][i]};
+    } else {
+      const u32 a = words[0][i / 2], b = words[1][i / 2], c = words[2][i / 2], d = words[3][i / 2];
+      *reinterpret_cast<u32x2*>(at) = i % 2 ? u32x2{high_halves(a, b), high_halves(c, d)}
+                                            : u32x2{low_halves(a, b), low_halves(c, d)};
+    }
+  }
+
+  // Zeroes keys that no query of the block sees, where they hold NaN or infinity: their probability
+  // is 0, but 0 * NaN is not. seen(key) is asked only then, with the key's place in the tile.
+  template <class Seen>
+  HF_MEMBER void drop_unseen(Seen&& seen) {
+    HF_UNROLL for (int e = 0; e < 4; e++) {
+      bool finite = true;
+      HF_UNROLL for (int w = 0; w < kWords; w++) {
+        constexpr u32 kExponent = kF32 ? 0x7f800000u : kF16 ? 0x7c007c00u : 0x7f807f80u;
+        const u32 x = words[e][w] & kExponent;
+        finite =
+            finite && (kF32 ? x != kExponent
+                            : (x & 0xffffu) != (kExponent & 0xffffu) && x >> 16 != kExponent >> 16);
+      }
+      if (!finite && !seen(first_key() + e)) {
+        HF_UNROLL for (int w = 0; w < kWords; w++) words[e][w] = 0;
+      }
+    }
+  }
+
+  HF_MEMBER void load_all() {
+    next();
+    HF_UNROLL for (int e = 0; e < 4; e++) load(e);
+  }
+  HF_MEMBER void store_all(char* shared) {
+    HF_UNROLL for (int i = 0; i < kDims; i++) store(shared, i);
+  }
+};
+
+// Where a lane finds its chunks of a V fragment: kRows value dims, one slab of keys.
+struct ValueFragments {
+  static constexpr int kSpread = kKeySlabs < 8 / kGroups ? kKeySlabs : 8 / kGroups;
+  static constexpr int kCount = kKeySlabs * kDimBlocks;
+  const char* at[kSpread];
+
+  HF_MEMBER void start(const char* shared) {
+    const int row = lane_id() % kRows, group = lane_id() / kRows;
+    HF_UNROLL for (int i = 0; i < kSpread; i++) {
+      at[i] =
+          shared + row * ValueLoader::kPitch + ValueLoader::swizzle(row, i * kGroups + group) * 16;
+    }
+  }
+  HF_MEMBER u32x4 read(int slab, int block) const {
+    return *reinterpret_cast<const u32x4*>(at[slab % kSpread] +
+                                           slab / kSpread * kSpread * kGroups * 16 +
+                                           block * kRows * ValueLoader::kPitch);
+  }
+};
+
+// ---- output
+// -------------------------------------------------------------------------------------------
+
+// Calls store(first, values) for the lane's runs of kChunk consecutive value dims of its query.
+template <class Store>
+HF_DEVICE void for_each_run(const OutputTile& tile, float factor, Store&& store) {
+  constexpr int kDims = ValueLoader::kDims, kSteps = ValueLoader::kPieces / (4 * kGroups);
+  HF_UNROLL for (int r = 0; r < kSteps; r++) {
+    HF_UNROLL for (int w = 0; w < 4 * kDims; w += kChunk) {
+      float run[kChunk];
+      HF_UNROLL for (int i = 0; i < kChunk; i++) {
+        const int f = 4 * (kSteps * ((w + i) % kDims) + r) + (w + i) / kDims;
+        run[i] = tile.block[f / kResults][f % kResults] * factor;
+      }
+      store((4 * kGroups * r + first_key_of_lane()) * kDims + w, run);
+    }
+  }
+}
+
+HF_DEVICE u32 pack_nearest(float a, float b) {
+  return kF16 ? pack_f16_nearest(a, b) : pack_bf16_nearest(a, b);
+}
+
+HF_DEVICE void store_rows(const OutputTile& tile, float factor, const Rows& rows, int dim) {
+  const int row = query_of_lane();
+  if constexpr (kVectors) {
+    const Buffer buffer = buffer_of(rows, dim, kRows);
+    for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
+      u32x4 chunk;
+      HF_UNROLL for (int i = 0; i < 4; i++) {
+        chunk[i] =
+            kF32 ? bits(run[i]) : pack_nearest(run[2 * i % kChunk], run[(2 * i + 1) % kChunk]);
+      }
+      const int at = row * static_cast<int>(rows.stride) + first * kElementBytes;
+      const bool inside = kValueDim == Spec::value_head_dim || first < dim;
+      store4(buffer, inside && row < rows.count ? at : kNowhere, chunk);
+    });
+  } else {
+    char* const base = const_cast<char*>(rows.base) + row * rows.stride;
+    for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
+      HF_UNROLL for (int i = 0; i < kChunk; i++) {
+        if (row >= rows.count || first + i >= dim) continue;
+        if constexpr (kF32) {
+          *reinterpret_cast<float*>(base + (first + i) * 4) = run[i];
+        } else {
+          *reinterpret_cast<u16*>(base + (first + i) * 2) =
+              static_cast<u16>(pack_nearest(run[i], run[i]));
+        }
+      }
+    });
+  }
+}
+
+// As f32, contiguous rows of `dim`.
+HF_DEVICE void store_partial(const OutputTile& tile, float factor, float* base, int count,
+                             int dim) {
+  const int row = query_of_lane();
+  for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
+    HF_UNROLL for (int i = 0; i < kChunk; i++) {
+      if (row < count && first + i < dim) base[row * dim + first + i] = run[i];
+    }
+  });
+}
+
+}  // namespace hipflash

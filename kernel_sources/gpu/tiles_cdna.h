@@ -1,0 +1,168 @@
+// Tile configs of attention_forward.hip, and all that follows from one: padding, threads, shared
+// memory, grid, compiler options.
+//
+// Both the plan and the kernel text include this header, so it includes nothing.
+#pragma once
+
+namespace hipflash {
+namespace cdna {
+
+constexpr int round_up(int n, int step) {
+  return (n + step - 1) / step * step;
+}
+constexpr int divide_up(int n, int step) {
+  return (n + step - 1) / step;
+}
+constexpr int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+// ---- cards
+// ---------------------------------------------------------------------------------------
+
+enum class Card { none, gfx908, gfx90a, gfx942, gfx950 };
+
+constexpr bool starts_with(const char* text, const char* prefix) {
+  while (*prefix) {
+    if (*text++ != *prefix++) return false;
+  }
+  return true;
+}
+
+// By the name of the architecture ("gfx942", flags may follow); none: not a card of this family.
+constexpr Card card_of(const char* arch) {
+  return starts_with(arch, "gfx908")   ? Card::gfx908
+         : starts_with(arch, "gfx90a") ? Card::gfx90a
+         : starts_with(arch, "gfx942") ? Card::gfx942
+         : starts_with(arch, "gfx950") ? Card::gfx950
+                                       : Card::none;
+}
+
+// Dies of a card, each with an L2 cache of its own, which take blocks in turn.
+constexpr int dies_of(Card card) {
+  return card == Card::gfx942 || card == Card::gfx950 ? 8 : 1;
+}
+
+// Shared memory of a compute unit, and so the most that one block may take.
+constexpr int shared_limit(Card card) {
+  return card == Card::gfx950 ? 160 * 1024 : 64 * 1024;
+}
+
+constexpr int kWaveLanes = 64;
+
+// Spec::aligned makes the kernel read and write rows through buffers with 32-bit offsets inside a
+// tile. So besides the alignment a plan must check that each distance between neighbouring rows
+// of q, k, v and out is within this; other strides take the element path, which has no limit.
+constexpr bool stride_allows_vectors(long long stride) {
+  return stride >= 0 && stride < (1LL << 31) / (128 * 4) - 1024;
+}
+
+// ---- tiles
+// ---------------------------------------------------------------------------------------
+
+struct Tile {
+  int waves;           // of a block
+  int mma_rows;        // 32 or 16: queries of a wave, and the sides of its matrix products
+  int tile_keys;       // keys of one step
+  int waves_per_simd;  // that the registers must leave room for
+  int read_ahead;      // fragments that are read from shared memory before they are used
+};
+
+constexpr int threads(Tile t) {
+  return kWaveLanes * t.waves;
+}
+constexpr int queries(Tile t) {
+  return t.mma_rows * t.waves;
+}
+
+// A thread brings four keys of V; so many threads share a row of V.
+constexpr int value_pieces(Tile t) {
+  return 4 * threads(t) / t.tile_keys;
+}
+
+// Head dimensions are padded to whole steps of the matrix products. Padding of K and Q is zeros.
+constexpr int padded_head_dim(Tile t, int element_bytes, int head_dim) {
+  return round_up(head_dim, 16 / element_bytes * (kWaveLanes / t.mma_rows));
+}
+constexpr int padded_value_dim(Tile t, int element_bytes, int value_dim) {
+  return round_up(value_dim, larger(t.mma_rows, value_pieces(t) * 4 / element_bytes));
+}
+
+// Shared memory holds a tile of K, then one of V. Places are counted in chunks of 16 bytes.
+//
+// A row of K is its chunks; chunk c of row r lies at place c ^ (r % 8) if rows are a multiple of
+// 8 chunks, else rows are an odd number of chunks apart: either way 8 neighbouring rows cover all
+// banks. Threads bring whole chunks in equal numbers, so some rows past the tile may be written.
+constexpr bool swizzled_keys(int padded_dim, int element_bytes) {
+  return padded_dim * element_bytes / 16 % 8 == 0;
+}
+constexpr int key_pitch(int padded_dim, int element_bytes) {
+  const int chunks = padded_dim * element_bytes / 16;
+  return swizzled_keys(padded_dim, element_bytes) ? chunks : chunks | 1;
+}
+constexpr int key_pieces(Tile t, int padded_dim, int element_bytes) {  // chunks of each thread
+  return divide_up(t.tile_keys * padded_dim * element_bytes / 16, threads(t));
+}
+constexpr int key_bytes(Tile t, int padded_dim, int element_bytes) {
+  const int written = key_pieces(t, padded_dim, element_bytes) * threads(t);
+  const int rows = divide_up(written, padded_dim * element_bytes / 16);
+  return rows * key_pitch(padded_dim, element_bytes) * 16;
+}
+
+// A row of V in shared memory is one value dim of all keys.
+constexpr int value_bytes(Tile t, int padded_dim, int element_bytes) {
+  return t.tile_keys * padded_dim * element_bytes;
+}
+
+constexpr int shared_bytes(Tile t, int element_bytes, int head_dim, int value_dim) {
+  return key_bytes(t, padded_head_dim(t, element_bytes, head_dim), element_bytes) +
+         value_bytes(t, padded_value_dim(t, element_bytes, value_dim), element_bytes);
+}
+
+// True if the text is written for this tile.
+constexpr bool possible(Tile t, int element_bytes, int head_dim, int value_dim, Card card) {
+  const int groups = kWaveLanes / t.mma_rows;
+  return value_pieces(t) % larger(8, 4 * groups) == 0 &&
+         t.tile_keys % larger(t.mma_rows, groups * 16 / element_bytes) == 0 &&
+         shared_bytes(t, element_bytes, head_dim, value_dim) <= shared_limit(card);
+}
+
+// Blocks of the one-dimensional grid.
+constexpr long long blocks(Tile t, int batch, int heads_q, int seq_q, int splits) {
+  return static_cast<long long>(divide_up(seq_q, queries(t))) * heads_q * batch * splits;
+}
+
+// ---- the list that a tuner chooses from, sound ones first
+// ------------------------------------------
+
+constexpr Tile kTiles[] = {
+    {4, 32, 64, 2, 4}, {4, 32, 32, 4, 2}, {4, 32, 32, 2, 4}, {4, 32, 64, 3, 2}, {8, 32, 64, 2, 4},
+    {4, 32, 32, 1, 4}, {4, 16, 32, 2, 4}, {4, 16, 32, 1, 4}, {4, 16, 16, 1, 4}, {4, 32, 64, 1, 4},
+};
+constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
+
+// The default for an architecture, element size and head dimensions.
+constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim) {
+  const int bytes = element_bytes * larger(head_dim, value_dim);  // of the longer row
+  (void)card;
+  if (element_bytes == 2) {
+    if (bytes <= 64) return {4, 32, 64, 2, 4};
+    if (bytes <= 128) return {4, 32, 32, 4, 2};
+    if (bytes <= 256) return {4, 32, 64, 2, 4};
+    if (bytes <= 512) return {4, 32, 32, 1, 4};
+    return {4, 16, 32, 1, 4};
+  }
+  if (bytes <= 512) return {4, 32, 32, 2, 4};
+  if (bytes <= 1024) return {4, 32, 32, 1, 4};
+  return {4, 16, 16, 1, 4};
+}
+
+// ---- compilation
+// -----------------------------------------------------------------------------------
+
+// Without -fno-slp-vectorize the compiler makes packed f32 instructions, which cannot run beside
+// matrix products. It must come after the -O option.
+constexpr const char* kOptions[] = {"-O3", "-std=c++17", "-fno-slp-vectorize"};
+
+}  // namespace cdna
+}  // namespace hipflash
