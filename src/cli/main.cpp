@@ -1,0 +1,63 @@
+// The `hipflash` command. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "cli/commands.h"
+#include "core/fail.h"
+
+namespace hipflash::cli {
+namespace {
+
+int dispatch(const Options& options) {
+  switch (options.command) {
+    case Command::run:
+      return run_attention(options.run);
+    case Command::info:
+      return show_info(options.info);
+    case Command::explain:
+      return explain(options.explain);
+    case Command::compile:
+      return compile_ahead(options.compile);
+    case Command::cache:
+      return manage_cache(options.cache);
+    case Command::bench:
+      return bench(options.bench);
+    case Command::tune:
+    case Command::pack:
+    case Command::inspect:
+      break;
+  }
+  fail(ErrorCode::NotSupported, "{} is not supported by this version", to_string(options.command));
+}
+
+int complain(const std::string& message, int exit_code) {
+  std::fprintf(stderr, "hipflash: %s\n", message.c_str());
+  return exit_code;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse_options(arguments);
+  if (!parsed.options) {
+    std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
+    return parsed.exit_code;
+  }
+  try {
+    return dispatch(*parsed.options);
+  } catch (const Error& error) {
+    std::string message = fmt::format("{}: {}", to_string(error.code()), error.what());
+    if (!error.log().empty()) message += "\n" + error.log();
+    return complain(message, error.code() == ErrorCode::InvalidArgument ? 2 : 1);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", 1);
+  } catch (const std::exception& error) {
+    return complain(error.what(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace hipflash::cli
+
+int main(int argc, char** argv) {
+  return hipflash::cli::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

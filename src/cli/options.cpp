@@ -1,0 +1,300 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <regex>
+#include <sstream>
+
+namespace hipflash::cli {
+namespace {
+
+const std::map<std::string, DType> kDTypes = {
+    {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+CLI::Validator finite(std::string rule, bool (*holds)(double)) {
+  return CLI::Validator(
+      [rule, holds](const std::string& text) {
+        const std::optional<double> value = parse_whole<double>(text);
+        return value && std::isfinite(*value) && std::isfinite(static_cast<float>(*value)) &&
+                       holds(*value)
+                   ? std::string()
+                   : text + " is not " + rule;
+      },
+      "NUMBER");
+}
+
+CLI::Validator whole(std::int64_t low, std::int64_t high) {
+  return CLI::Validator(
+      [low, high](const std::string& text) {
+        const std::optional<std::int64_t> value = parse_whole<std::int64_t>(text);
+        return value && *value >= low && *value <= high
+                   ? std::string()
+                   : text + " is not a whole number from " + std::to_string(low) + " to " +
+                         std::to_string(high);
+      },
+      "N");
+}
+
+// Devices that cannot exist are wrong usage; whether one does exist is not known here.
+std::string check_device(const std::string& text) {
+  try {
+    parse_device(text);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string check_regex(const std::string& text) {
+  try {
+    const std::regex compiled(text);
+    return {};
+  } catch (const std::regex_error& error) {
+    return "not a regular expression: " + std::string(error.what());
+  }
+}
+
+// "L,R"; throws CLI::ValidationError.
+Window parse_window(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma != std::string::npos) {
+    const auto left = parse_whole<std::int64_t>(std::string_view(text).substr(0, comma));
+    const auto right = parse_whole<std::int64_t>(std::string_view(text).substr(comma + 1));
+    if (left && right && *left >= -1 && *right >= -1) return {*left, *right};
+  }
+  throw CLI::ValidationError("--window",
+                             text + " is not L,R with whole numbers from -1 (unbounded)");
+}
+
+void add_attention(CLI::App* app, AttentionFlags* flags) {
+  app->add_flag("--causal", flags->causal, "A query sees no key after its own position");
+  app->add_flag("--top-left", flags->top_left,
+                "Align causal and window to the first key instead of the last");
+  app->add_option_function<std::string>(
+         "--window", [flags](const std::string& text) { flags->window = parse_window(text); },
+         "Keys seen before and after a query's position, -1: all")
+      ->type_name("L,R");
+  app->add_option("--softcap", flags->softcap, "score = X tanh(score / X)")
+      ->check(finite("a positive number", [](double x) { return x > 0; }));
+  app->add_option("--scale", flags->scale, "Factor of the scores; default 1/sqrt(head dimension)")
+      ->check(finite("a finite number", [](double) { return true; }));
+}
+
+void add_device(CLI::App* app, std::string* device, int* threads) {
+  app->add_option("--device", *device,
+                  "cpu, hip:N or cuda:N; default HIPFLASH_DEVICE, else the first GPU")
+      ->check(CLI::Validator(check_device, "DEVICE"));
+  app->add_option("--threads", *threads, "CPU threads; 0: one per available CPU")
+      ->check(whole(0, 4096));
+}
+
+template <class Flags>
+void add_features(CLI::App* app, Flags* flags) {
+  add_attention(app, &flags->attention);
+  app->add_flag("--alibi", flags->alibi, "With ALiBi slopes");
+  app->add_flag("--bias", flags->bias, "With an additive bias");
+  app->add_flag("--mask", flags->mask, "With a bool mask");
+  app->add_flag("--lse", flags->lse, "With the log-sum-exp as a second output");
+}
+
+void add_run(CLI::App& app, RunOptions* o) {
+  CLI::App* run = app.add_subcommand("run", "Compute attention on .npy files");
+  run->add_option("--q", o->q, "Queries (batch, seq, heads, dim), or without batch")->required();
+  run->add_option("--k", o->k, "Keys")->required();
+  run->add_option("--v", o->v, "Values")->required();
+  run->add_option("-o,--out", o->out, "Where the output goes, as .npy of the inputs' type");
+  run->add_option("--lse", o->lse, "Where the log-sum-exp goes: float32 (batch, heads, seq)");
+  run->add_option("--layout", "bshd or bhsd: the order of the dimensions; default bshd")
+      ->check(CLI::IsMember({"bshd", "bhsd"}))
+      ->each([o](const std::string& text) { o->bhsd = text == "bhsd"; })
+      ->type_name("LAYOUT");
+  run->add_option("--dtype", o->dtype, "f16, bf16 or f32; bf16 arrays are stored as uint16")
+      ->check(CLI::IsMember({"f16", "bf16", "f32"}));
+  add_attention(run, &o->attention);
+  run->add_option("--alibi", o->alibi, "ALiBi slopes: float32 (heads) or (batch, heads)");
+  run->add_option(
+      "--bias", o->bias,
+      "Additive bias, broadcast to (batch, heads, queries, keys): float32 or the inputs' type");
+  run->add_option("--mask", o->mask, "Bool mask, broadcast likewise; false hides a key");
+  add_device(run, &o->device, &o->threads);
+  run->add_option("--repeat", o->repeat, "Timed runs; default: what fits into 0.2 s")
+      ->check(whole(1, 1000000));
+  run->add_flag("--verify", o->verify, "Compare with a float64 reference; exit code 1 if wrong");
+  run->add_flag("--json", o->json, "Print one JSON object");
+}
+
+void add_explain(CLI::App& app, ExplainOptions* o) {
+  CLI::App* explain = app.add_subcommand("explain", "Say which kernel a problem takes and why");
+  explain->add_option("--dtype", o->dtype, "f16, bf16 or f32; default f32")
+      ->transform(CLI::CheckedTransformer(kDTypes));
+  const auto size = [explain](const char* name, std::int64_t* value, const char* text) {
+    return explain->add_option(name, *value, text)
+        ->check(whole(0, std::numeric_limits<std::int32_t>::max()));
+  };
+  size("--batch", &o->batch, "Sequences; default 1");
+  size("--heads", &o->heads, "Query heads")->required();
+  size("--heads-kv", &o->heads_kv, "Key/value heads; default as many as query heads");
+  size("--seq-q,--seq", &o->seq_q, "Queries")->required();
+  size("--seq-k", &o->seq_k, "Keys; default as many as queries");
+  size("--head-dim", &o->head_dim, "Head dimension, 1 to 512")->required();
+  size("--value-head-dim", &o->value_head_dim, "Of the values; default the head dimension");
+  add_features(explain, o);
+  add_device(explain, &o->device, &o->threads);
+  explain->add_flag("--json", o->json, "Print one JSON object");
+}
+
+void add_compile(CLI::App& app, CompileOptions* o) {
+  CLI::App* compile = app.add_subcommand("compile", "Compile kernels ahead of their first use");
+  compile->add_option("--arch", o->archs, "Architectures, such as cpu-avx2; default this machine's")
+      ->delimiter(',');
+  compile->add_option("--dtype", o->dtypes, "Types; default f16,bf16,f32")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(kDTypes));
+  compile->add_option("--head-dim", o->head_dims, "Head dimensions; default 64,128")
+      ->delimiter(',')
+      ->check(whole(1, 512));
+  compile->add_option("--value-head-dim", o->value_head_dim, "Default: the head dimension")
+      ->check(whole(1, 512));
+  compile
+      ->add_option("--seq", o->seq,
+                   "Sequence length that tile configs are chosen for; default 2048")
+      ->check(whole(1, 1 << 28));
+  add_features(compile, o);
+  compile->add_flag("--baseline", o->baseline,
+                    "The general kernels, which serve any problem of a type, instead");
+  compile->add_option("--output", o->output, "Folder for the entries instead of the user cache");
+  compile->add_flag("--json", o->json, "Print one JSON object");
+}
+
+void add_cache(CLI::App& app, CacheOptions* o) {
+  CLI::App* cache = app.add_subcommand("cache", "Look at the user cache of compiled kernels");
+  cache->require_subcommand(1);
+  const auto action = [cache, o](const char* name, CacheAction value, const char* text) {
+    CLI::App* sub = cache->add_subcommand(name, text);
+    sub->callback([o, value] { o->action = value; });
+    sub->add_flag("--json", o->json, "Print one JSON object");
+    return sub;
+  };
+  action("list", CacheAction::list, "Its entries");
+  action("verify", CacheAction::verify, "Check every entry and remove the damaged ones");
+  action("clear", CacheAction::clear, "Remove every entry");
+  action("path", CacheAction::path, "Where it is");
+  action("prune", CacheAction::prune, "Remove the least recently used entries")
+      ->add_option_function<std::string>(
+          "--max",
+          [o](const std::string& text) {
+            o->max_bytes = parse_size(text);
+            if (!o->max_bytes)
+              throw CLI::ValidationError("--max", text + " is not a size such as 512M");
+          },
+          "Bytes that may remain; default HIPFLASH_CACHE_MAX")
+      ->type_name("SIZE");
+}
+
+void add_bench(CLI::App& app, BenchOptions* o) {
+  CLI::App* bench = app.add_subcommand("bench", "Time a table of common shapes on this machine");
+  bench->add_option("--filter", o->filter, "Only the shapes whose names match")
+      ->check(CLI::Validator(check_regex, "REGEX"));
+  bench->add_option("--json", o->json_file, "Write the results to a file")->type_name("FILE");
+  add_device(bench, &o->device, &o->threads);
+  bench->add_option("--rounds", o->rounds, "Interleaved repetitions; default 9")
+      ->check(whole(1, 10000));
+}
+
+// The parts of the command that the library does not have yet take whatever they are given, so that
+// what the user sees is that they are not there.
+void add_reserved(CLI::App& app) {
+  app.add_subcommand("tune", "Measure tile configs on this machine (not supported yet)")
+      ->allow_extras();
+  app.add_subcommand("pack", "Make and use files of prebuilt kernels (not supported yet)")
+      ->allow_extras();
+  app.add_subcommand("inspect", "Show a code object (not supported yet)")->allow_extras();
+}
+
+// Rules between options.
+void check_together(const Options& options) {
+  if (options.command == Command::compile && !options.compile.baseline &&
+      !options.compile.output.empty()) {
+    throw CLI::ValidationError("--output", "is only for --baseline");
+  }
+}
+
+}  // namespace
+
+AttentionOptions AttentionFlags::attention_options() const {
+  AttentionOptions options;
+  options.causal = causal;
+  options.alignment = top_left ? MaskAlignment::top_left : MaskAlignment::bottom_right;
+  options.window = window;
+  options.softcap = softcap;
+  options.scale = scale;
+  return options;
+}
+
+const char* to_string(Command command) noexcept {
+  static constexpr const char* kNames[] = {"run",   "info", "explain", "compile", "cache",
+                                           "bench", "tune", "pack",    "inspect"};
+  return kNames[static_cast<int>(command)];
+}
+
+std::optional<std::uint64_t> parse_size(const std::string& text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc()) return std::nullopt;
+  if (rest == end) return value;
+  static constexpr std::string_view kUnits = "KMGT";
+  const std::size_t unit = kUnits.find(*rest);
+  if (unit == std::string_view::npos || rest + 1 != end) return std::nullopt;
+  const unsigned shift = 10 * (static_cast<unsigned>(unit) + 1);
+  if (value > std::numeric_limits<std::uint64_t>::max() >> shift) return std::nullopt;
+  return value << shift;
+}
+
+Parsed parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  CLI::App app("Exact attention with kernels that are compiled when first used", "hipflash");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "hipflash " HIPFLASH_VERSION);
+  add_run(app, &options.run);
+  CLI::App* info = app.add_subcommand("info", "Show devices, compilers and folders");
+  info->add_flag("--json", options.info.json, "Print one JSON object");
+  add_explain(app, &options.explain);
+  add_compile(app, &options.compile);
+  add_cache(app, &options.cache);
+  add_bench(app, &options.bench);
+  add_reserved(app);
+
+  Parsed parsed;
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(std::move(reversed));
+    const std::string name = app.get_subcommands().front()->get_name();
+    for (const Command command :
+         {Command::run, Command::info, Command::explain, Command::compile, Command::cache,
+          Command::bench, Command::tune, Command::pack, Command::inspect}) {
+      if (name == to_string(command)) options.command = command;
+    }
+    check_together(options);
+    parsed.options = std::move(options);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, errors;
+    parsed.exit_code = app.exit(error, out, errors) == 0 ? 0 : 2;
+    parsed.text = out.str() + errors.str();
+  }
+  return parsed;
+}
+
+}  // namespace hipflash::cli

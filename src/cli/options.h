@@ -1,0 +1,106 @@
+// The command line of `hipflash`, parsed into plain structs. Knows no device and no file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hipflash/attention.h"
+
+namespace hipflash::cli {
+
+// What `run`, `explain` and `compile` say about the attention itself.
+struct AttentionFlags {
+  bool causal = false;
+  bool top_left = false;
+  Window window;
+  float softcap = 0.0f;
+  std::optional<float> scale;
+
+  AttentionOptions attention_options() const;
+};
+
+struct RunOptions {
+  std::string q, k, v, out, lse, alibi, bias, mask;  // paths; empty: absent
+  std::string dtype;                                 // empty: what the files say
+  bool bhsd = false;                                 // layout; else bshd
+  AttentionFlags attention;
+  std::string device;  // empty: default_device()
+  int threads = 0;
+  int repeat = 0;  // 0: as many as fit into a fraction of a second
+  bool verify = false;
+  bool json = false;
+};
+
+struct InfoOptions {
+  bool json = false;
+};
+
+// A problem in numbers.
+struct ExplainOptions {
+  DType dtype = DType::f32;
+  std::int64_t batch = 1, heads = 0, heads_kv = 0, seq_q = 0, seq_k = 0;  // heads_kv, seq_k 0: as q
+  std::int64_t head_dim = 0, value_head_dim = 0;  // value_head_dim 0: head_dim
+  AttentionFlags attention;
+  bool alibi = false, bias = false, mask = false, lse = false;
+  std::string device;
+  int threads = 0;
+  bool json = false;
+};
+
+struct CompileOptions {
+  std::vector<std::string> archs;       // empty: this machine's
+  std::vector<DType> dtypes;            // empty: f16, bf16 and f32
+  std::vector<std::int64_t> head_dims;  // empty: 64 and 128
+  std::int64_t value_head_dim = 0;
+  std::int64_t seq = 2048;
+  AttentionFlags attention;
+  bool alibi = false, bias = false, mask = false, lse = false;
+  bool baseline = false;  // the general kernels instead
+  std::string output;     // folder; empty: the user cache
+  bool json = false;
+};
+
+enum class CacheAction { list, verify, prune, clear, path };
+
+struct CacheOptions {
+  CacheAction action = CacheAction::list;
+  std::optional<std::uint64_t> max_bytes;  // prune; empty: HIPFLASH_CACHE_MAX or its default
+  bool json = false;
+};
+
+struct BenchOptions {
+  std::string filter;     // regular expression on the names
+  std::string json_file;  // empty: none
+  std::string device;
+  int threads = 0;
+  int rounds = 9;
+};
+
+enum class Command { run, info, explain, compile, cache, bench, tune, pack, inspect };
+const char* to_string(Command command) noexcept;
+
+struct Options {
+  Command command = Command::run;
+  RunOptions run;
+  InfoOptions info;
+  ExplainOptions explain;
+  CompileOptions compile;
+  CacheOptions cache;
+  BenchOptions bench;
+};
+
+struct Parsed {
+  std::optional<Options> options;  // empty: print `text` and leave with `exit_code`
+  int exit_code = 0;               // 0: help or version was asked for; 2: wrong usage
+  std::string text;
+};
+
+// `arguments` without the program's name. Never throws on any arguments.
+Parsed parse_options(const std::vector<std::string>& arguments);
+
+// A byte count such as 512M or 2G, in powers of 1024; empty if it is none or overflows.
+std::optional<std::uint64_t> parse_size(const std::string& text);
+
+}  // namespace hipflash::cli
