@@ -28,6 +28,7 @@
 #endif
 #include "gpu/tile/elementwise.h"
 #include "gpu/tile/memory.h"
+#include "gpu/tile/merge.h"
 #include "gpu/tile/softmax.h"
 
 namespace hipflash {
@@ -297,6 +298,30 @@ void attention_forward(const AttentionArgs args) {
       args.lse[work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
                row * args.lse_stride.seq] = result.lse;
     }
+  }
+}
+
+// One thread for each element of the output: a grid of cdna::merge_blocks().
+HF_KERNEL_OF(cdna::kMergeThreads, 1)
+void attention_merge(const AttentionArgs args) {
+  const int dim = value_dim(args);
+  const long long rows = static_cast<long long>(args.batch) * args.heads_q * args.seq_q;
+  const long long index = static_cast<long long>(block_id()) * cdna::kMergeThreads + thread_id();
+  if (index >= rows * dim) return;
+  const long long row = index / dim;
+  const int d = static_cast<int>(index % dim);
+  const int query = static_cast<int>(row % args.seq_q);
+  const int head = static_cast<int>(row / args.seq_q % args.heads_q);
+  const int batch = static_cast<int>(row / args.seq_q / args.heads_q);
+  float lse;
+  const float x = merged_element(args, row, rows, dim, d, &lse);
+  store_element(
+      args.out,
+      batch * args.out_stride.batch + head * args.out_stride.head + query * args.out_stride.seq + d,
+      x);
+  if (Spec::lse && args.lse && d == 0) {
+    args.lse[batch * args.lse_stride.batch + head * args.lse_stride.head +
+             query * args.lse_stride.seq] = lse;
   }
 }
 

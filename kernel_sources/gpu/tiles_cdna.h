@@ -132,6 +132,13 @@ constexpr long long blocks(Tile t, int batch, int heads_q, int seq_q, int splits
   return static_cast<long long>(divide_up(seq_q, queries(t))) * heads_q * batch * splits;
 }
 
+// The kernel that joins splits has one thread for each element of the output.
+constexpr int kMergeThreads = 256;
+constexpr long long merge_blocks(int batch, int heads_q, int seq_q, int value_dim) {
+  return (static_cast<long long>(batch) * heads_q * seq_q * value_dim + kMergeThreads - 1) /
+         kMergeThreads;
+}
+
 // ---- the list that a tuner chooses from, sound ones first
 // ------------------------------------------
 

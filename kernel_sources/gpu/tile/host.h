@@ -45,7 +45,8 @@ using u32x4 = Vector<u32, 4>;
 constexpr int kWave = 64;
 constexpr float kInfinity = __builtin_inff();
 
-// ---- bits ------------------------------------------------------------------------------------------
+// ---- bits
+// ------------------------------------------------------------------------------------------
 inline u32 bits(float x) {
   u32 y;
   std::memcpy(&y, &x, 4);
@@ -56,17 +57,24 @@ inline float from_bits(u32 x) {
   std::memcpy(&y, &x, 4);
   return y;
 }
-inline u32 low_halves(u32 a, u32 b) { return (a & 0xffffu) | b << 16; }
-inline u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
+inline u32 low_halves(u32 a, u32 b) {
+  return (a & 0xffffu) | b << 16;
+}
+inline u32 high_halves(u32 a, u32 b) {
+  return a >> 16 | (b & 0xffff0000u);
+}
 
 inline float f16_to_float(u16 x) {
   const int exponent = x >> 10 & 31, fraction = x & 1023;
-  const float magnitude = exponent == 0    ? std::ldexp(static_cast<float>(fraction), -24)
-                          : exponent == 31 ? (fraction ? std::nanf("") : kInfinity)
-                          : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                          : exponent == 31
+                              ? (fraction ? std::nanf("") : kInfinity)
+                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
   return x & 0x8000 ? -magnitude : magnitude;
 }
-inline float bf16_to_float(u16 x) { return from_bits(static_cast<u32>(x) << 16); }
+inline float bf16_to_float(u16 x) {
+  return from_bits(static_cast<u32>(x) << 16);
+}
 
 inline u32 float_to_f16(float x, bool nearest) {
   const u32 sign = bits(x) >> 16 & 0x8000u;
@@ -86,7 +94,9 @@ inline u32 pack_f16_toward_zero(float a, float b) {
 inline u32 pack_f16_nearest(float a, float b) {
   return float_to_f16(a, true) | float_to_f16(b, true) << 16;
 }
-inline u32 pack_bf16_toward_zero(float a, float b) { return high_halves(bits(a), bits(b)); }
+inline u32 pack_bf16_toward_zero(float a, float b) {
+  return high_halves(bits(a), bits(b));
+}
 inline u32 round_to_bf16(float a) {
   const u32 x = bits(a);
   return a == a ? x + 0x7fffu + (x >> 16 & 1) : 0x7fffffffu;
@@ -95,12 +105,23 @@ inline u32 pack_bf16_nearest(float a, float b) {
   return high_halves(round_to_bf16(a), round_to_bf16(b));
 }
 
-// ---- lanes -----------------------------------------------------------------------------------------
-inline int thread_id() { return host::thread_id(); }
-inline int lane_id() { return host::thread_id() % kWave; }
-inline int wave_id() { return host::thread_id() / kWave; }
-inline int block_id() { return host::block_id(); }
-inline int uniform(int x) { return x; }
+// ---- lanes
+// -----------------------------------------------------------------------------------------
+inline int thread_id() {
+  return host::thread_id();
+}
+inline int lane_id() {
+  return host::thread_id() % kWave;
+}
+inline int wave_id() {
+  return host::thread_id() / kWave;
+}
+inline int block_id() {
+  return host::block_id();
+}
+inline int uniform(int x) {
+  return x;
+}
 
 inline float lane_xor(float x, int mask) {
   const char* all = host::exchange(&x, sizeof(x));
@@ -115,11 +136,15 @@ inline bool any_lane(bool condition) {
   return any;
 }
 
-// ---- the block ---------------------------------------------------------------------------------------
-inline void barrier() { host::barrier(); }
+// ---- the block
+// ---------------------------------------------------------------------------------------
+inline void barrier() {
+  host::barrier();
+}
 inline void fence() {}
 
-// ---- raw buffers ----------------------------------------------------------------------------------------
+// ---- raw buffers
+// ----------------------------------------------------------------------------------------
 struct Buffer {
   char* base;
   u32 bytes;
@@ -139,10 +164,18 @@ inline Vector<u32, N> load_words(Buffer buffer, int offset) {
   }
   return words;
 }
-inline u32 load1(Buffer buffer, int offset) { return load_words<1>(buffer, offset)[0]; }
-inline u32x2 load2(Buffer buffer, int offset) { return load_words<2>(buffer, offset); }
-inline u32x3 load3(Buffer buffer, int offset) { return load_words<3>(buffer, offset); }
-inline u32x4 load4(Buffer buffer, int offset) { return load_words<4>(buffer, offset); }
+inline u32 load1(Buffer buffer, int offset) {
+  return load_words<1>(buffer, offset)[0];
+}
+inline u32x2 load2(Buffer buffer, int offset) {
+  return load_words<2>(buffer, offset);
+}
+inline u32x3 load3(Buffer buffer, int offset) {
+  return load_words<3>(buffer, offset);
+}
+inline u32x4 load4(Buffer buffer, int offset) {
+  return load_words<4>(buffer, offset);
+}
 inline void store4(Buffer buffer, int offset, u32x4 x) {
   for (int i = 0; i < 4; i++) {
     const u32 at = static_cast<u32>(offset) + 4 * static_cast<u32>(i);
@@ -154,12 +187,25 @@ inline void store1(Buffer buffer, int offset, u32 x) {
   if (at < buffer.bytes && at + 4 <= buffer.bytes) std::memcpy(buffer.base + at, &x, 4);
 }
 
-// ---- arithmetic --------------------------------------------------------------------------------------------
-inline float hf_exp2(float x) { return std::exp2(x); }
-inline float hf_log2(float x) { return std::log2(x); }
-inline float hf_abs(float x) { return std::fabs(x); }
-inline float hf_fma(float a, float b, float c) { return std::fma(a, b, c); }
-inline float hf_max(float a, float b) { return std::fmax(a, b); }
-inline float hf_tanh(float x) { return std::tanh(x); }
+// ---- arithmetic
+// --------------------------------------------------------------------------------------------
+inline float hf_exp2(float x) {
+  return std::exp2(x);
+}
+inline float hf_log2(float x) {
+  return std::log2(x);
+}
+inline float hf_abs(float x) {
+  return std::fabs(x);
+}
+inline float hf_fma(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float hf_max(float a, float b) {
+  return std::fmax(a, b);
+}
+inline float hf_tanh(float x) {
+  return std::tanh(x);
+}
 
 }  // namespace hipflash

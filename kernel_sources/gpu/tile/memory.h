@@ -306,6 +306,7 @@ struct ValueFragments {
 // -------------------------------------------------------------------------------------------
 
 // Calls store(first, values) for the lane's runs of kChunk consecutive value dims of its query.
+// Factor 0 is that of a row that sees nothing: its result is 0 whatever the tile holds.
 template <class Store>
 HF_DEVICE void for_each_run(const OutputTile& tile, float factor, Store&& store) {
   constexpr int kDims = ValueLoader::kDims, kSteps = ValueLoader::kPieces / (4 * kGroups);
@@ -314,7 +315,7 @@ HF_DEVICE void for_each_run(const OutputTile& tile, float factor, Store&& store)
       float run[kChunk];
       HF_UNROLL for (int i = 0; i < kChunk; i++) {
         const int f = 4 * (kSteps * ((w + i) % kDims) + r) + (w + i) / kDims;
-        run[i] = tile.block[f / kResults][f % kResults] * factor;
+        run[i] = factor == 0.0f ? 0.0f : tile.block[f / kResults][f % kResults] * factor;
       }
       store((4 * kGroups * r + first_key_of_lane()) * kDims + w, run);
     }
@@ -323,6 +324,14 @@ HF_DEVICE void for_each_run(const OutputTile& tile, float factor, Store&& store)
 
 HF_DEVICE u32 pack_nearest(float a, float b) {
   return kF16 ? pack_f16_nearest(a, b) : pack_bf16_nearest(a, b);
+}
+
+HF_DEVICE void store_element(void* base, long long at, float x) {
+  if constexpr (kF32) {
+    static_cast<float*>(base)[at] = x;
+  } else {
+    static_cast<u16*>(base)[at] = static_cast<u16>(pack_nearest(x, x));
+  }
 }
 
 HF_DEVICE void store_rows(const OutputTile& tile, float factor, const Rows& rows, int dim) {
@@ -340,16 +349,10 @@ HF_DEVICE void store_rows(const OutputTile& tile, float factor, const Rows& rows
       store4(buffer, inside && row < rows.count ? at : kNowhere, chunk);
     });
   } else {
-    char* const base = const_cast<char*>(rows.base) + row * rows.stride;
+    void* const base = const_cast<char*>(rows.base + row * rows.stride);
     for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
       HF_UNROLL for (int i = 0; i < kChunk; i++) {
-        if (row >= rows.count || first + i >= dim) continue;
-        if constexpr (kF32) {
-          *reinterpret_cast<float*>(base + (first + i) * 4) = run[i];
-        } else {
-          *reinterpret_cast<u16*>(base + (first + i) * 2) =
-              static_cast<u16>(pack_nearest(run[i], run[i]));
-        }
+        if (row < rows.count && first + i < dim) store_element(base, first + i, run[i]);
       }
     });
   }
