@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -20,13 +21,15 @@ namespace hipflash::jit {
 struct ProviderOptions {
   std::string cache_dir;  // user cache; empty: none
   std::uint64_t cache_max_bytes = std::uint64_t{1} << 30;
-  std::uint64_t cache_max_entries = 65536;
+  std::uint64_t cache_max_entries = 10000;
   std::uint64_t memory_max_bytes = std::uint64_t{64} << 20;  // code objects kept in memory
   std::vector<std::string> prebuilt;  // pack files or folders, in order of preference, read-only
   CompileMode mode = CompileMode::automatic;
   CompileLimits limits;
   unsigned threads = 0;  // for get_async; 0: one per processor
-  bool strict = false;   // get() never compiles, only get_async() does
+  // Spec to source text; another one than source_text() only in tests.
+  std::function<std::string(const Spec&)> source;
+  bool strict = false;  // get() never compiles, only get_async() does
 };
 
 // What the environment says: HIPFLASH_CACHE_DIR (or the XDG default), HIPFLASH_CACHE_MAX,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/settings.h"
+#include "jit/identity_memo.h"
 #include "jit/spec.h"
 
 namespace hipflash::jit {
@@ -28,8 +29,9 @@ struct CompileJob {
   std::string source;
   std::string arch;
   std::vector<std::string> options;
-  std::string label;  // for messages: family, architecture and what it is for
-  std::string tool;   // the compiler's path, or the library's for hipRTC and NVRTC
+  std::string label;       // for messages: family, architecture and what it is for
+  std::string tool;        // the compiler's path, or the library's for hipRTC and NVRTC
+  bool in_helper = false;  // set by hipflash-compile
   CompileLimits limits;
 };
 
@@ -38,14 +40,13 @@ class Compiler {
   virtual ~Compiler() = default;
   virtual CompilerKind kind() const noexcept = 0;
 
-  // What distinguishes this compiler from others that would make other code of the same text: part
-  // of every key, free of paths and times. Cheap after the first call in a process, and cheap in
-  // the first one too when an earlier process remembered it (see identity_memo.h).
-  // Throws Error(CompileFailed) if there is no such compiler on this machine.
-  virtual std::string identity() = 0;
+  // What distinguishes this compiler from others that would make other code of the same text, and
+  // what people call it. Cheap after the first call in a process, and in the first one too when an
+  // earlier process remembered it. Throws Error(CompileFailed) if there is no such compiler here.
+  virtual Identity identify() = 0;
 
-  // For people: the path and version, such as "/usr/bin/c++ (g++ 12.2.0)". Throws like identity().
-  virtual std::string description() = 0;
+  // The path of the compiler, or of the library that is the compiler. Throws like identify().
+  virtual std::string tool() = 0;
 
   // Throws Error(CompileFailed, sentence, compiler's words).
   virtual std::vector<std::byte> compile(const CompileJob& job) = 0;

@@ -1,0 +1,38 @@
+# Turns every file of kernel_sources/ into text inside the library: one generated source file with a
+# table from path to text. Sets HIPFLASH_EMBEDDED_SOURCES to it. Also is the script that writes it, run
+# at build time whenever a kernel file changed.
+
+if(CMAKE_SCRIPT_MODE_FILE)
+  file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/*.h" "${ROOT}/*.hip" "${ROOT}/*.cu" "${ROOT}/*.cpp"
+       "${ROOT}/*.inc")
+  list(SORT files)
+  set(made "// Generated from kernel_sources/ by cmake/EmbedKernelSources.cmake.\n#include \"jit/source.h\"\n\n")
+  # One literal per file, however long: every compiler that builds this project takes it.
+  string(APPEND made "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\n")
+  string(APPEND made "namespace hipflash::jit {\nnamespace {\n\nconstexpr EmbeddedFile kFiles[] = {\n")
+  foreach(file IN LISTS files)
+    file(READ "${ROOT}/${file}" text)
+    string(FIND "${text}" ")HFTEXT\"" clash)
+    if(NOT clash EQUAL -1)
+      message(FATAL_ERROR "kernel_sources/${file} contains the mark that ends its literal")
+    endif()
+    string(APPEND made "    {\"${file}\", R\"HFTEXT(${text})HFTEXT\"},\n")
+  endforeach()
+  string(APPEND made "};\n\n}  // namespace\n\n")
+  string(APPEND made "std::span<const EmbeddedFile> embedded_files() noexcept { return kFiles; }\n\n")
+  string(APPEND made "}  // namespace hipflash::jit\n")
+  file(WRITE "${OUTPUT}" "${made}")
+  return()
+endif()
+
+set(HIPFLASH_KERNEL_ROOT "${CMAKE_CURRENT_LIST_DIR}/../kernel_sources")
+set(HIPFLASH_EMBEDDED_SOURCES "${CMAKE_CURRENT_BINARY_DIR}/embedded_kernel_sources.cpp")
+file(GLOB_RECURSE HIPFLASH_KERNEL_FILES CONFIGURE_DEPENDS "${HIPFLASH_KERNEL_ROOT}/*.h" "${HIPFLASH_KERNEL_ROOT}/*.hip"
+     "${HIPFLASH_KERNEL_ROOT}/*.cu" "${HIPFLASH_KERNEL_ROOT}/*.cpp" "${HIPFLASH_KERNEL_ROOT}/*.inc")
+add_custom_command(
+  OUTPUT "${HIPFLASH_EMBEDDED_SOURCES}"
+  COMMAND ${CMAKE_COMMAND} "-DROOT=${HIPFLASH_KERNEL_ROOT}" "-DOUTPUT=${HIPFLASH_EMBEDDED_SOURCES}" -P
+          "${CMAKE_CURRENT_LIST_FILE}"
+  DEPENDS ${HIPFLASH_KERNEL_FILES} "${CMAKE_CURRENT_LIST_FILE}"
+  COMMENT "Embedding the kernel text"
+  VERBATIM)

@@ -1,0 +1,284 @@
+#include "jit/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "core/fail.h"
+
+namespace hipflash::jit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// More than any compiler has to say; a child that writes on and on is stopped by its time limit.
+constexpr std::size_t kMaxOutput = std::size_t{256} << 20;
+
+std::string error_text(int error) {
+  return std::generic_category().message(error);
+}
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { close(); }
+  int get() const noexcept { return fd_; }
+  void close() noexcept {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  void reset(int fd) noexcept {
+    close();
+    fd_ = fd;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+// Socket pairs, not pipes: sending to a child that is gone is an error code there, not a SIGPIPE.
+struct Channel {
+  Descriptor ours, theirs;
+
+  Channel() {
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+      fail(ErrorCode::CompileFailed, "no socket pair for a child process: {}", error_text(errno));
+    }
+    ours.reset(pair[0]);
+    theirs.reset(pair[1]);
+    // Above the standard descriptors even if the program closed those: the child's are put there.
+    if (theirs.get() < 3) {
+      const int moved = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, 3);
+      if (moved < 0) {
+        fail(ErrorCode::CompileFailed, "no descriptor for a child process: {}", error_text(errno));
+      }
+      theirs.reset(moved);
+    }
+    ::fcntl(ours.get(), F_SETFL, ::fcntl(ours.get(), F_GETFL) | O_NONBLOCK);
+  }
+};
+
+pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out,
+            const Channel& err) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&actions, in.theirs.get(), 0);
+  ::posix_spawn_file_actions_adddup2(&actions, out.theirs.get(), 1);
+  ::posix_spawn_file_actions_adddup2(&actions, err.theirs.get(), 2);
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 34)
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#endif
+#endif
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+  if (request.own_group) flags |= POSIX_SPAWN_SETPGROUP;
+  ::posix_spawnattr_setflags(&attributes, flags);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+
+  std::vector<char*> arguments, environment;
+  arguments.push_back(const_cast<char*>(request.path.c_str()));
+  for (const auto& one : request.arguments) arguments.push_back(const_cast<char*>(one.c_str()));
+  arguments.push_back(nullptr);
+  for (const auto& one : request.environment) environment.push_back(const_cast<char*>(one.c_str()));
+  environment.push_back(nullptr);
+
+  pid_t child = -1;
+  const int error = ::posix_spawn(&child, request.path.c_str(), &actions, &attributes,
+                                  arguments.data(), environment.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    fail(ErrorCode::CompileFailed, "{} cannot be started: {}", request.path, error_text(error));
+  }
+  return child;
+}
+
+void limit(pid_t child, int what, std::uint64_t most) {
+  const rlimit value = {static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+  ::prlimit(child, static_cast<__rlimit_resource>(what), &value, nullptr);
+}
+
+// Takes what is there. False at the end of the stream.
+bool drain(int fd, std::string& into) {
+  std::array<char, 65536> block;
+  for (;;) {
+    const ssize_t got = ::read(fd, block.data(), block.size());
+    if (got > 0) {
+      const std::size_t room = kMaxOutput - std::min(kMaxOutput, into.size());
+      into.append(block.data(), std::min(static_cast<std::size_t>(got), room));
+      if (static_cast<std::size_t>(got) < block.size()) return true;
+    } else if (got < 0 && errno == EINTR) {
+      continue;
+    } else {
+      return got < 0 && errno == EAGAIN;
+    }
+  }
+}
+
+// True once it ended; it stays a zombie so that its process group cannot become another's.
+bool has_ended(pid_t child) {
+  siginfo_t info;
+  info.si_pid = 0;
+  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    return errno != EINTR;  // ECHILD: somebody else in this program reaped it
+  }
+  return info.si_pid == child;
+}
+
+void reap(pid_t child, ProcessResult& result) {
+  int status = 0;
+  pid_t got;
+  while ((got = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
+  }
+  if (got != child) return;
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+}
+
+}  // namespace
+
+std::vector<std::string> ProcessRequest::child_environment(const std::vector<std::string>& set,
+                                                           const std::vector<std::string>& drop) {
+  std::vector<std::string> made = set;
+  for (char** at = environ; at && *at; ++at) {
+    const std::string_view one = *at;
+    const std::string_view name = one.substr(0, one.find('='));
+    const bool replaced = std::any_of(set.begin(), set.end(), [&](const std::string& other) {
+      return std::string_view(other).substr(0, other.find('=')) == name;
+    });
+    if (!replaced && std::find(drop.begin(), drop.end(), name) == drop.end())
+      made.emplace_back(one);
+  }
+  return made;
+}
+
+ProcessResult run_process(const ProcessRequest& request) {
+  Channel in, out, err;
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(request.limits.seconds));
+  const pid_t child = start(request, in, out, err);
+  // Set from outside right after the start: no code of ours runs between fork and exec.
+  if (request.limits.memory_bytes > 0) limit(child, RLIMIT_AS, request.limits.memory_bytes);
+  limit(child, RLIMIT_CORE, 0);
+  in.theirs.close();
+  out.theirs.close();
+  err.theirs.close();
+
+  ProcessResult result;
+  std::string_view input = request.input;
+  if (input.empty()) in.ours.close();
+  bool ended = false;
+  while (!ended) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) {
+      result.timed_out = true;
+      break;
+    }
+    std::array<pollfd, 3> polled = {
+        {{in.ours.get(), POLLOUT, 0}, {out.ours.get(), POLLIN, 0}, {err.ours.get(), POLLIN, 0}}};
+    const bool streams = out.ours.get() >= 0 || err.ours.get() >= 0;
+    // Short waits: a grandchild may hold the streams open after the child ended, and a child that
+    // closed both is about to end.
+    const long long most = streams ? 50 : 1;
+    ::poll(polled.data(), polled.size(), static_cast<int>(std::min<long long>(left.count(), most)));
+    ended = has_ended(child);
+    if (polled[0].revents != 0) {
+      const ssize_t sent = ::send(in.ours.get(), input.data(), input.size(), MSG_NOSIGNAL);
+      if (sent > 0) input.remove_prefix(static_cast<std::size_t>(sent));
+      if (input.empty() || (sent < 0 && errno != EAGAIN && errno != EINTR)) in.ours.close();
+    }
+    if (out.ours.get() >= 0 && !drain(out.ours.get(), result.out)) out.ours.close();
+    if (err.ours.get() >= 0 && !drain(err.ours.get(), result.err)) err.ours.close();
+  }
+  if (result.timed_out) {
+    ::kill(request.own_group ? -child : child, SIGKILL);
+    ::kill(child, SIGKILL);
+  }
+  if (ended) {
+    // What is still in the streams, then what a crashed child left running.
+    while (out.ours.get() >= 0 && drain(out.ours.get(), result.out)) {
+      pollfd more = {out.ours.get(), POLLIN, 0};
+      if (::poll(&more, 1, 0) <= 0) break;
+    }
+    while (err.ours.get() >= 0 && drain(err.ours.get(), result.err)) {
+      pollfd more = {err.ours.get(), POLLIN, 0};
+      if (::poll(&more, 1, 0) <= 0) break;
+    }
+  }
+  ProcessResult ending;
+  if (ended && request.own_group) {
+    siginfo_t info = {};
+    if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == child && info.si_code != CLD_EXITED) {
+      ::kill(-child, SIGKILL);
+    }
+  }
+  reap(child, ending);
+  result.exit_code = ending.exit_code;
+  result.signal = result.timed_out ? 0 : ending.signal;
+  return result;
+}
+
+std::string how_it_ended(const ProcessResult& result, const CompileLimits& limits) {
+  if (result.timed_out) {
+    return fmt::format("was still running after {:g} s and was stopped", limits.seconds);
+  }
+  if (result.signal != 0) {
+    return fmt::format("was killed by signal {} ({})", result.signal, ::strsignal(result.signal));
+  }
+  return fmt::format("ended with exit status {}", result.exit_code);
+}
+
+bool is_executable(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+PrivateFolder::PrivateFolder() {
+  std::vector<std::string> places = {setting("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
+  std::string trouble;
+  for (const std::string& place : places) {
+    if (place.empty()) continue;
+    std::string name = place + "/hipflash-XXXXXX";
+    if (::mkdtemp(name.data())) {  // made with mode 0700
+      path_ = name;
+      return;
+    }
+    trouble += fmt::format("{}{}: {}", trouble.empty() ? "" : "; ", place, error_text(errno));
+  }
+  fail(ErrorCode::CompileFailed, "no folder for temporary files ({}); set TMPDIR", trouble);
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace hipflash::jit
