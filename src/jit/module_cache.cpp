@@ -46,7 +46,7 @@ LoadedModule ModuleCache::get(platform::Device& device, const Spec& spec) {
       return load_once();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::LaunchFailed) throw;
-      log(LogLevel::warn, "{} would not load code from {} ({}); compiling it again", facts.name,
+      log(LogLevel::info, "{} would not load code from {} ({}); compiling it again", facts.name,
           to_string(code.tier), error.what());
     }
     provider_.evict(code.key);
