@@ -13,7 +13,7 @@
 #include "gpu/tile/wmma.h"
 #include "common/mask.h"
 #include "common/score.h"
-#include "gpu/tile/merge.h"
+#include "gpu/tile/merge_rows.h"
 #include "gpu/tile/score_cells.h"
 
 namespace hipflash {
@@ -209,6 +209,8 @@ HF_DEVICE int query_offset(const Wave& wave, int query_tile, int dim_tile) {
 
 // ---- the parts of a step -------------------------------------------------------------------------
 
+// kOrdered pins the order of instructions, which takes fewer registers.
+template <bool kOrdered>
 HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Wave& wave, const Queries& q) {
   HF_UNROLL
   for (int d = 0; d < kDimTiles; d++) {
@@ -226,7 +228,7 @@ HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Wave& wave, co
         s[m][t] = mma(k, query, d ? s[m][t] : Accumulator{});
       }
     }
-    if constexpr (kTile.query_shared) fence();
+    if constexpr (kOrdered) fence();
   }
 }
 
@@ -242,11 +244,8 @@ HF_DEVICE void modify_scores(Scores& s, const AttentionArgs& args, const Wave& w
       const int key = half_key + 16 * t;
       if constexpr (kScoreModified) {
         const float distance = static_cast<float>(wave.query[m] + args.alibi_diagonal - key);
-        HF_UNROLL
-        for (int r = 0; r < 8; r++) {
-          s[m][t][r] = modify_score<float>(args, s[m][t][r], wave.slope,
-                                           distance - static_cast<float>(r));
-        }
+        s[m][t] = modify_score<Accumulator>(args, s[m][t], wave.slope,
+                                            distance - Accumulator{0, 1, 2, 3, 4, 5, 6, 7});
       }
       if constexpr (Spec::bias) {
         add_bias<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key);
@@ -254,6 +253,7 @@ HF_DEVICE void modify_scores(Scores& s, const AttentionArgs& args, const Wave& w
       if constexpr (Spec::mask) {
         apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key, wave.hidden);
       }
+      if constexpr (kScoreModified) fence();  // temporaries of one tile at a time
     }
   }
 }
@@ -361,6 +361,7 @@ HF_DEVICE Operand seen_keys(const Scores& s, int t, float hidden) {
   return words;
 }
 
+template <bool kOrdered>
 HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
                                const Probabilities& p, const Scores& s) {
   HF_UNROLL
@@ -376,6 +377,7 @@ HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
       if constexpr (Spec::mask || Spec::bias) v &= seen;
       HF_UNROLL
       for (int m = 0; m < kQueryTiles; m++) o[m][d] = mma(v, operand[m], o[m][d]);
+      if (kOrdered && d % 4 == 3) fence();
     }
   }
 }
@@ -387,6 +389,8 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
                     const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
                     Softmax& softmax, Output& o) {
   const bool live = !kEdge || (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
+  constexpr bool kOrdered = kEdge || kOrderedProducts || kTile.query_shared || kScoreModified ||
+                            Spec::mask || !Spec::aligned;
   ValuePieces v;
   Scores s;
   Probabilities p;
@@ -394,7 +398,7 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
   store(shared, staging, k);
   load(v, staging, first_key);  // on its way while K is multiplied
   barrier();
-  if (live) multiply_keys(s, shared, wave, q);
+  if (live) multiply_keys<kOrdered>(s, shared, wave, q);
   store_transposed(shared, staging, v);
   load(k, staging, first_key + kKeys);  // on its way during the softmax and the second product
   if (live) {
@@ -403,7 +407,7 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
     softmax_step(p, softmax, o, s, wave.scale);
   }
   barrier();
-  if (live) multiply_values(o, shared, wave, p, s);
+  if (live) multiply_values<kOrdered>(o, shared, wave, p, s);
 }
 
 // ---- before and after the loop -------------------------------------------------------------------
@@ -557,7 +561,7 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
   Queries q;
   Softmax softmax;
   Output o;
-  load(k, staging, seen.first);
+  if (seen.first < seen.end) load(k, staging, seen.first);
   load_queries(q, shared, args, wave);
   HF_UNROLL
   for (int m = 0; m < kQueryTiles; m++) {
@@ -567,20 +571,22 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
     for (int d = 0; d < kValueTiles; d++) o[m][d] = Accumulator{};
   }
 
-  for (int key = seen.first; key < seen.end;) {
-    for (; key >= whole.first && key + kKeys <= whole.end; key += kKeys) {
-      step<false>(shared, args, staging, wave, q, key, k, softmax, o);
-    }
-    if (key < seen.end) {
+  int key = seen.first;
+  if constexpr (Spec::window_left) {
+    for (; key < whole.first && key < seen.end; key += kKeys) {
       step<true>(shared, args, staging, wave, q, key, k, softmax, o);
-      key += kKeys;
     }
+  }
+  for (; key + kKeys <= whole.end; key += kKeys) {
+    step<false>(shared, args, staging, wave, q, key, k, softmax, o);
+  }
+  for (; key < seen.end; key += kKeys) {
+    step<true>(shared, args, staging, wave, q, key, k, softmax, o);
   }
   finish(args, place, wave, wave_first, softmax, o);
 }
 
 HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(
     const hipflash::AttentionArgs args) {
-  using namespace hipflash;
-  merge_row(args, static_cast<long long>(block_id()) * 8 + thread_id() / 32, thread_id() % 32);
+  hipflash::merge_splits(args);
 }

@@ -151,13 +151,16 @@ constexpr DotTile dot_default(int element_bytes, int head_dim, int value_dim) {
           value_dim <= 64 ? 64 : 128};
 }
 
-// ---- attention_merge, for both families ----------------------------------------------------------
+// ---- for both families ---------------------------------------------------------------------------
 
-constexpr int kMergeThreads = 256;  // 32 to a row
-
-constexpr long long merge_blocks(int batch, int heads_q, int seq_q) {
-  return (static_cast<long long>(batch) * heads_q * seq_q + 7) / 8;
+// attention_merge has one thread for each element of the output.
+constexpr int kMergeThreads = 256;
+constexpr long long merge_blocks(int batch, int heads_q, int seq_q, int value_dim) {
+  return (static_cast<long long>(batch) * heads_q * seq_q * value_dim + kMergeThreads - 1) /
+         kMergeThreads;
 }
+
+constexpr const char* kOptions[] = {"-O3", "-std=c++17"};
 
 }  // namespace rdna
 }  // namespace hipflash

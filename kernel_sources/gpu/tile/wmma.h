@@ -14,6 +14,17 @@ using f16x16 = _Float16 __attribute__((ext_vector_type(16)));
 // A lane's share of a 16x16 result: rows 8 (lane / 16) + 0..7 of column lane % 16.
 using Accumulator = f32x8;
 
+HF_DEVICE Accumulator hf_abs(Accumulator x) {
+  HF_UNROLL
+  for (int r = 0; r < 8; r++) x[r] = hf_abs(static_cast<float>(x[r]));
+  return x;
+}
+HF_DEVICE Accumulator hf_tanh(Accumulator x) {
+  HF_UNROLL
+  for (int r = 0; r < 8; r++) x[r] = hf_tanh(static_cast<float>(x[r]));
+  return x;
+}
+
 // The value in the same column of the other half wave. With both flags set the instruction keeps no
 // old value, so the compiler copies none.
 HF_DEVICE u32 other_half(u32 x) {
@@ -64,21 +75,26 @@ HF_DEVICE void store_element(void* to, long long at, float x) {
 // Whether rows of `dim` elements can be moved in 16-byte pieces.
 constexpr bool whole_pieces(int dim) { return Spec::aligned && dim % 8 == 0; }
 
-// Elements dim..dim+7 of a row of kDim; those past its end are 0.
+// Elements dim..dim+7 of a row of kDim; those past its end are 0. There the first or the last
+// element is loaded instead, so nothing branches.
 template <int kDim>
 HF_DEVICE u32x4 load_piece(const u16* row, int dim) {
   u32x4 piece = {0, 0, 0, 0};
-  if constexpr (whole_pieces(kDim)) {
-    if (dim < kDim) piece = *reinterpret_cast<const u32x4*>(row + dim);
-  } else {
-    HF_UNROLL
-    for (int i = 0; i < 4; i++) {
-      const int at = dim + 2 * i;
-      u32 low = 0, high = 0;
-      if (at < kDim) low = row[at];
-      if (at + 1 < kDim) high = row[at + 1];
-      piece[i] = low | high << 16;
+  if constexpr (kDim % 8 == 0) {
+    const bool inside = dim < kDim;
+    const u16* from = row + (inside ? dim : 0);
+    if constexpr (whole_pieces(kDim)) {
+      piece = *reinterpret_cast<const u32x4*>(from);
+    } else {
+      __builtin_memcpy(&piece, from, 16);
     }
+    return inside ? piece : u32x4{0, 0, 0, 0};
+  }
+  HF_UNROLL
+  for (int i = 0; i < 8; i++) {
+    const bool inside = dim + i < kDim;
+    const u32 element = row[inside ? dim + i : kDim - 1];
+    piece[i / 2] |= (inside ? element : 0u) << (16 * (i % 2));
   }
   return piece;
 }
@@ -114,7 +130,7 @@ struct Rows {
   }
 
   struct Tile {
-    Buffer buffer;
+    __amdgpu_buffer_rsrc_t buffer;
     const u16* base;
     long long stride;
     int rows;
@@ -129,18 +145,19 @@ struct Rows {
     if constexpr (whole_pieces(kDim)) {
       bytes = rows > 0 ? ((rows - 1) * static_cast<int>(stride) + kDim) * 2 : 0;
     }
-    return {make_buffer(start, bytes), start, stride, rows};
+    return {__builtin_amdgcn_make_buffer_rsrc(const_cast<u16*>(start), 0, bytes, 0x31004000), start,
+            stride, rows};
   }
 
   static HF_MEMBER u32x4 load(const Tile& tile, int place) {
     if constexpr (whole_pieces(kDim)) {
-      return load4(tile.buffer, place);
+      return __builtin_amdgcn_raw_buffer_load_b128(tile.buffer, place, 0, 0);
     } else {
-      u32x4 piece = {0, 0, 0, 0};
-      if ((place >> 16) < tile.rows) {
-        piece = load_piece<kDim>(tile.base + (place >> 16) * tile.stride, place & 0xffff);
-      }
-      return piece;
+      // Rows past the end: the last one is loaded instead.
+      const int row = place >> 16, last = tile.rows - 1;
+      const u32x4 piece =
+          load_piece<kDim>(tile.base + (row < last ? row : last) * tile.stride, place & 0xffff);
+      return row <= last ? piece : u32x4{0, 0, 0, 0};
     }
   }
 };

@@ -10,6 +10,10 @@ namespace hipflash {
 
 constexpr int kGeneration = 11;
 
+// Whether the products of the hot loop keep their written order: here the compiler's order is better,
+// and its registers do not cost a wave.
+constexpr bool kOrderedProducts = false;
+
 using Operand = u32x8;
 
 // Where row `row` of a matrix goes among the operand rows: 8 half + r sits in row 2r + half.

@@ -10,6 +10,10 @@ namespace hipflash {
 
 constexpr int kGeneration = 12;
 
+// Whether the products of the hot loop keep their written order: the compiler would read ahead so far
+// that registers leave 6 waves on a SIMD instead of 8.
+constexpr bool kOrderedProducts = true;
+
 using Operand = u32x4;
 
 constexpr int operand_row(int row) { return row; }

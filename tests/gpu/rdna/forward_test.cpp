@@ -178,7 +178,6 @@ Problem make_problem(const Case& c) {
 // Blocks, threads and text of a case for the family under test.
 struct Kernel {
   std::string text, tile;
-  std::vector<std::string> options;
   long long blocks = 0;
   int threads = 0;
 };
@@ -227,7 +226,7 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
 
 bool run_case(const Case& c, const std::string& folder, const std::string& arch, bool dot) {
   const Kernel kernel = make_kernel(c, folder, arch, dot);
-  const Module module(compile(kernel.text, arch, kernel.options));
+  const Module module(compile(kernel.text, arch));
   const Problem p = make_problem(c);
 
   DeviceTensor q(c.element, c.batch, c.heads_q, c.seq_q, c.head_dim, c.layout);
@@ -280,7 +279,8 @@ bool run_case(const Case& c, const std::string& folder, const std::string& arch,
   args.partial_lse = static_cast<float*>(part_lse.get());
   module.launch("attention_forward", kernel.blocks, kernel.threads, args);
   if (c.splits > 1) {
-    module.launch("attention_merge", rdna::merge_blocks(c.batch, c.heads_q, c.seq_q),
+    module.launch("attention_merge", 
+                  rdna::merge_blocks(c.batch, c.heads_q, c.seq_q, c.value_dim),
                   rdna::kMergeThreads, args);
   }
 

@@ -31,8 +31,7 @@ std::string source_text(const std::string& folder, const std::string& family,
                         const std::string& spec_members);
 
 // Code object for an architecture. Throws std::runtime_error with the compiler's words.
-std::vector<char> compile(const std::string& source, const std::string& arch,
-                          const std::vector<std::string>& options);
+std::vector<char> compile(const std::string& source, const std::string& arch);
 
 // Device memory. New memory is filled with NaN patterns.
 class DeviceBuffer {

@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
                                prologue(facts, rdna::wmma_default(generation, dim, dim)));
           }
           try {
-            const std::vector<char> code = compile(text, arch, {});
+            const std::vector<char> code = compile(text, arch);
             const unsigned spills = metadata(code, ".vgpr_spill_count");
             const unsigned scratch = metadata(code, ".private_segment_fixed_size");
             std::printf("%-8s %-24s %3u VGPRs, %u spilled, %u bytes of scratch, %.1f KB shared\n",
