@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,30 +76,16 @@ struct Channel {
   }
 };
 
+void limit_self(__rlimit_resource what, std::uint64_t most) {
+  const rlimit value = {static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+  ::setrlimit(what, &value);
+}
+
+// posix_spawn cannot set limits, and setting them from outside comes too late for what a quick
+// child has started by then. So this is vfork, with nothing but system calls until exec and with
+// all signals blocked, so that no handler of the program runs in the child on the program's memory.
 pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out,
             const Channel& err) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&actions, in.theirs.get(), 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out.theirs.get(), 1);
-  ::posix_spawn_file_actions_adddup2(&actions, err.theirs.get(), 2);
-#if defined(__GLIBC_PREREQ)
-#if __GLIBC_PREREQ(2, 34)
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-#endif
-#endif
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-  if (request.own_group) flags |= POSIX_SPAWN_SETPGROUP;
-  ::posix_spawnattr_setflags(&attributes, flags);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-
   std::vector<char*> arguments, environment;
   arguments.push_back(const_cast<char*>(request.path.c_str()));
   for (const auto& one : request.arguments) arguments.push_back(const_cast<char*>(one.c_str()));
@@ -107,20 +93,40 @@ pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out
   for (const auto& one : request.environment) environment.push_back(const_cast<char*>(one.c_str()));
   environment.push_back(nullptr);
 
-  pid_t child = -1;
-  const int error = ::posix_spawn(&child, request.path.c_str(), &actions, &attributes,
-                                  arguments.data(), environment.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  const int descriptors[3] = {in.theirs.get(), out.theirs.get(), err.theirs.get()};
+  const std::uint64_t memory = request.limits.memory_bytes;
+  const bool own_group = request.own_group;
+  const char* const path = request.path.c_str();
+  char* const* const argument_list = arguments.data();
+  char* const* const environment_list = environment.data();
+  volatile int error = 0;  // written by the child, whose memory this is until exec
+  sigset_t all, before, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+    if (own_group) ::setpgid(0, 0);
+    if (memory > 0) limit_self(RLIMIT_AS, memory);
+    limit_self(RLIMIT_CORE, 0);
+    for (int i = 0; i < 3; ++i) ::dup2(descriptors[i], i);
+    ::syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);  // fails on old kernels
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::execve(path, argument_list, environment_list);
+    error = errno;
+    ::_exit(127);
+  }
+  const int fork_error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) {
+    fail(ErrorCode::CompileFailed, "{} cannot be started: {}", path, error_text(fork_error));
+  }
   if (error != 0) {
-    fail(ErrorCode::CompileFailed, "{} cannot be started: {}", request.path, error_text(error));
+    ::waitpid(child, nullptr, 0);
+    fail(ErrorCode::CompileFailed, "{} cannot be started: {}", path, error_text(error));
   }
   return child;
-}
-
-void limit(pid_t child, int what, std::uint64_t most) {
-  const rlimit value = {static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
-  ::prlimit(child, static_cast<__rlimit_resource>(what), &value, nullptr);
 }
 
 // Takes what is there. False at the end of the stream.
@@ -182,9 +188,6 @@ ProcessResult run_process(const ProcessRequest& request) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(request.limits.seconds));
   const pid_t child = start(request, in, out, err);
-  // Set from outside right after the start: no code of ours runs between fork and exec.
-  if (request.limits.memory_bytes > 0) limit(child, RLIMIT_AS, request.limits.memory_bytes);
-  limit(child, RLIMIT_CORE, 0);
   in.theirs.close();
   out.theirs.close();
   err.theirs.close();

@@ -167,7 +167,7 @@ class GpuCompiler : public testing::TestWithParam<CompileMode> {
     CompileJob made = small_job();
     made.compiler = kind;
     made.arch = arch;
-    if (kind == CompilerKind::hiprtc) made.options = {"-O3"};
+    made.options = {kind == CompilerKind::hiprtc ? "-O3" : "--use_fast_math"};
     made.source = "extern \"C\" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }\n";
     return made;
   }
