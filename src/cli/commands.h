@@ -13,7 +13,7 @@ namespace hipflash::cli {
 int run_attention(const RunOptions& options);
 int show_info(const InfoOptions& options);
 int explain(const ExplainOptions& options);
-int compile_ahead(const CompileOptions& options);
+int compile_kernels(const CompileOptions& options);
 int manage_cache(const CacheOptions& options);
 int bench(const BenchOptions& options);
 

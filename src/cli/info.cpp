@@ -26,11 +26,7 @@ Problem problem_of(const ExplainOptions& options) {
   problem.seq_k = options.seq_k > 0 ? options.seq_k : options.seq_q;
   problem.head_dim = options.head_dim;
   problem.value_head_dim = options.value_head_dim > 0 ? options.value_head_dim : options.head_dim;
-  problem.causal = options.attention.causal;
-  problem.alignment =
-      options.attention.top_left ? MaskAlignment::top_left : MaskAlignment::bottom_right;
-  problem.window = options.attention.window;
-  problem.softcap = options.attention.softcap;
+  options.attention.apply(&problem);
   problem.features.alibi = options.alibi;
   problem.features.bias = options.bias;
   problem.features.mask = options.mask;

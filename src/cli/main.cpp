@@ -18,7 +18,7 @@ int dispatch(const Options& options) {
     case Command::explain:
       return explain(options.explain);
     case Command::compile:
-      return compile_ahead(options.compile);
+      return compile_kernels(options.compile);
     case Command::cache:
       return manage_cache(options.cache);
     case Command::bench:

@@ -243,6 +243,14 @@ AttentionOptions AttentionFlags::attention_options() const {
   return options;
 }
 
+void AttentionFlags::apply(Problem* problem) const {
+  problem->causal = causal;
+  problem->alignment = top_left ? MaskAlignment::top_left : MaskAlignment::bottom_right;
+  problem->window = window;
+  problem->softcap = softcap;
+  if (scale) problem->scale = *scale;
+}
+
 const char* to_string(Command command) noexcept {
   static constexpr const char* kNames[] = {"run",   "info", "explain", "compile", "cache",
                                            "bench", "tune", "pack",    "inspect"};

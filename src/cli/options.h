@@ -19,6 +19,8 @@ struct AttentionFlags {
   std::optional<float> scale;
 
   AttentionOptions attention_options() const;
+  // The same in a Problem. A scale that was not given leaves the Problem's at 0.
+  void apply(Problem* problem) const;
 };
 
 struct RunOptions {
@@ -58,7 +60,7 @@ struct CompileOptions {
   AttentionFlags attention;
   bool alibi = false, bias = false, mask = false, lse = false;
   bool baseline = false;  // the general kernels instead
-  std::string output;     // folder; empty: the user cache
+  std::string output;     // folder for the general kernels; empty: the user cache
   bool json = false;
 };
 
