@@ -1,0 +1,116 @@
+#include "cli/options.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace hipflash::cli {
+namespace {
+
+Parsed parse(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<std::string> arguments;
+  for (std::string word; words >> word;) arguments.push_back(word);
+  return parse_options(arguments);
+}
+
+TEST(Options, Run) {
+  const Parsed parsed = parse(
+      "run --q q.npy --k k.npy --v v.npy -o out.npy --causal --window -1,7 --softcap 30 --scale "
+      "-0.5 "
+      "--layout bhsd --dtype bf16 --alibi a.npy --lse l.npy --device hip:1 --verify --json");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  const RunOptions& run = parsed.options->run;
+  EXPECT_EQ(parsed.options->command, Command::run);
+  EXPECT_EQ(run.q, "q.npy");
+  EXPECT_EQ(run.out, "out.npy");
+  EXPECT_TRUE(run.bhsd && run.verify && run.json && run.attention.causal);
+  EXPECT_EQ(run.attention.window, (Window{-1, 7}));
+  EXPECT_EQ(run.attention.softcap, 30.0f);
+  EXPECT_EQ(run.attention.scale, -0.5f);
+  EXPECT_EQ(run.dtype, "bf16");
+  EXPECT_EQ(run.lse, "l.npy");
+  EXPECT_EQ(run.device, "hip:1");
+}
+
+TEST(Options, Lists) {
+  const Parsed parsed =
+      parse("compile --arch cpu-avx2,cpu-avx512 --dtype f16,bf16 --head-dim 64,96");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->compile.archs, (std::vector<std::string>{"cpu-avx2", "cpu-avx512"}));
+  EXPECT_EQ(parsed.options->compile.dtypes, (std::vector<DType>{DType::f16, DType::bf16}));
+  EXPECT_EQ(parsed.options->compile.head_dims, (std::vector<std::int64_t>{64, 96}));
+}
+
+TEST(Options, Cache) {
+  const Parsed parsed = parse("cache prune --max 512M --json");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->cache.action, CacheAction::prune);
+  EXPECT_EQ(parsed.options->cache.max_bytes, 512u << 20);
+  EXPECT_TRUE(parsed.options->cache.json);
+}
+
+TEST(Options, ReservedCommandsTakeAnything) {
+  ASSERT_TRUE(parse("tune --quick").options);
+  EXPECT_EQ(parse("tune --quick").options->command, Command::tune);
+  EXPECT_EQ(parse("pack create -o app.hfpack --arch gfx942").options->command, Command::pack);
+  EXPECT_EQ(parse("inspect abc").options->command, Command::inspect);
+}
+
+TEST(Options, HelpAndVersionAreNotErrors) {
+  for (const char* line : {"--help", "run --help", "--version", "cache --help"}) {
+    const Parsed parsed = parse(line);
+    EXPECT_FALSE(parsed.options);
+    EXPECT_EQ(parsed.exit_code, 0) << line;
+    EXPECT_FALSE(parsed.text.empty());
+  }
+}
+
+TEST(Options, WrongUsageNamesTheOption) {
+  const struct {
+    const char *line, *words;
+  } cases[] = {
+      {"", "subcommand"},
+      {"fly", "fly"},
+      {"run --q a --k b", "--v"},
+      {"run --q a --k b --v c --window 3", "--window"},
+      {"run --q a --k b --v c --window 3,-2", "--window"},
+      {"run --q a --k b --v c --window 3,4,5", "--window"},
+      {"run --q a --k b --v c --softcap -1", "--softcap"},
+      {"run --q a --k b --v c --softcap nan", "--softcap"},
+      {"run --q a --k b --v c --scale inf", "--scale"},
+      {"run --q a --k b --v c --scale 1e60", "--scale"},
+      {"run --q a --k b --v c --dtype f64", "--dtype"},
+      {"run --q a --k b --v c --layout sbhd", "--layout"},
+      {"run --q a --k b --v c --device tpu", "tpu"},
+      {"run --q a --k b --v c --threads -1", "--threads"},
+      {"run --q a --k b --v c --causall", "--causall"},
+      {"explain --heads 8 --seq 64", "--head-dim"},
+      {"explain --heads 8 --seq 99999999999999999999 --head-dim 64", "--seq"},
+      {"compile --head-dim 0", "--head-dim"},
+      {"compile --output x", "--output"},
+      {"cache", "subcommand"},
+      {"cache prune --max 12Q", "--max"},
+      {"bench --filter (", "regular expression"},
+      {"bench --rounds 0", "--rounds"},
+  };
+  for (const auto& c : cases) {
+    const Parsed parsed = parse(c.line);
+    EXPECT_FALSE(parsed.options) << c.line;
+    EXPECT_EQ(parsed.exit_code, 2) << c.line;
+    EXPECT_NE(parsed.text.find(c.words), std::string::npos) << c.line << "\n" << parsed.text;
+  }
+}
+
+TEST(Options, Sizes) {
+  EXPECT_EQ(parse_size("0"), 0u);
+  EXPECT_EQ(parse_size("1000"), 1000u);
+  EXPECT_EQ(parse_size("2K"), 2048u);
+  EXPECT_EQ(parse_size("3G"), std::uint64_t{3} << 30);
+  for (const char* text : {"", "M", "-1", "1.5G", "1GB", "99999999999T", " 1", "1 "}) {
+    EXPECT_FALSE(parse_size(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hipflash::cli
