@@ -1,11 +1,16 @@
-# Every .cpp of bench/ is one Google Benchmark program of the same name, in <build>/bench.
+# Every .cpp of bench/ but peak.cpp is one Google Benchmark program of the same name, in <build>/bench.
 
 find_package(benchmark REQUIRED)
+add_library(hipflash_bench_support STATIC "${PROJECT_SOURCE_DIR}/bench/peak.cpp")
+target_link_libraries(hipflash_bench_support PUBLIC hipflash_internal PRIVATE hipflash_settings)
+
 file(GLOB HIPFLASH_BENCH_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp")
+list(REMOVE_ITEM HIPFLASH_BENCH_SOURCES "${PROJECT_SOURCE_DIR}/bench/peak.cpp")
 foreach(source ${HIPFLASH_BENCH_SOURCES})
   get_filename_component(name "${source}" NAME_WE)
   add_executable(bench_${name} "${source}")
-  target_link_libraries(bench_${name} PRIVATE hipflash_internal hipflash_settings benchmark::benchmark)
+  target_link_libraries(bench_${name} PRIVATE hipflash_bench_support hipflash_settings
+                                              benchmark::benchmark)
   set_target_properties(
     bench_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endforeach()

@@ -1,0 +1,106 @@
+#include "bench/peak.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace hipflash::bench {
+namespace {
+
+double seconds_of(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+#if defined(__x86_64__)
+
+constexpr int kChains = 12;  // covers latency times throughput of every core so far
+constexpr long long kSteps = 150'000;
+
+double rate(double flops_per_step, double start) {
+  return static_cast<double>(kSteps) * kChains * flops_per_step / (thread_seconds() - start) * 1e-9;
+}
+
+__attribute__((target("avx512f"))) double peak_avx512() {
+  __m512 sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(1.0f + static_cast<float>(i));
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
+  const double start = thread_seconds();
+  for (long long n = 0; n < kSteps; ++n) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_fmadd_ps(sum[i], x, y);
+  }
+  for (auto& s : sum) asm volatile("" ::"v"(s));
+  return rate(32, start);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double peak_avx512_bf16() {
+  __m512 sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(1.0f + static_cast<float>(i));
+  const __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+  const double start = thread_seconds();
+  for (long long n = 0; n < kSteps; ++n) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
+  }
+  for (auto& s : sum) asm volatile("" ::"v"(s));
+  return rate(64, start);
+}
+
+__attribute__((target("avx2,fma"))) double peak_avx2() {
+  __m256 sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm256_set1_ps(1.0f + static_cast<float>(i));
+  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
+  const double start = thread_seconds();
+  for (long long n = 0; n < kSteps; ++n) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm256_fmadd_ps(sum[i], x, y);
+  }
+  for (auto& s : sum) asm volatile("" ::"x"(s));
+  return rate(16, start);
+}
+
+#endif
+
+}  // namespace
+
+double thread_seconds() {
+  return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+double wall_seconds() {
+  return seconds_of(CLOCK_MONOTONIC);
+}
+
+double peak_gflops(const std::string& isa) {
+#if defined(__x86_64__)
+  if (isa == "avx512_bf16") return peak_avx512_bf16();
+  if (isa == "avx512") return peak_avx512();
+  if (isa == "avx2") return peak_avx2();
+#endif
+  (void)isa;
+  return 0.0;
+}
+
+double read_gigabytes_per_second(std::span<const float> buffer) {
+  const double start = thread_seconds();
+  float sums[64] = {};
+  for (std::size_t i = 0; i + 64 <= buffer.size(); i += 64) {
+    for (std::size_t j = 0; j < 64; ++j) sums[j] += buffer[i + j];
+  }
+  for (float& sum : sums) asm volatile("" ::"m"(sum));
+  return static_cast<double>(buffer.size_bytes()) / (thread_seconds() - start) * 1e-9;
+}
+
+double quantile(std::vector<double> samples, double share) {
+  if (samples.empty()) return 0.0;
+  std::sort(samples.begin(), samples.end());
+  const auto last = static_cast<double>(samples.size() - 1);
+  return samples[static_cast<std::size_t>(share * last + 0.5)];
+}
+
+}  // namespace hipflash::bench
