@@ -151,17 +151,22 @@ constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // The default for an architecture, element size and head dimensions.
 constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim) {
   const int bytes = element_bytes * larger(head_dim, value_dim);  // of the longer row
-  (void)card;
   if (element_bytes == 2) {
     if (bytes <= 64) return {4, 32, 64, 2, 4};
+    if (card == Card::gfx908) {  // products go to accumulation registers, others are scarce
+      if (bytes <= 128) return {4, 32, 32, 2, 4};
+      if (bytes <= 256) return {4, 32, 64, 1, 4};
+      return bytes <= 448 ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
+    }
     if (bytes <= 128) return {4, 32, 32, 4, 2};
     if (bytes <= 256) return {4, 32, 64, 2, 4};
     if (bytes <= 512) return {4, 32, 32, 1, 4};
-    return {4, 16, 32, 1, 4};
+    return {4, 16, 32, 1, 2};
   }
-  if (bytes <= 512) return {4, 32, 32, 2, 4};
-  if (bytes <= 1024) return {4, 32, 32, 1, 4};
-  return {4, 16, 16, 1, 4};
+  if (bytes <= (card == Card::gfx908 ? 256 : 512)) return {4, 32, 32, 2, 4};
+  if (bytes <= 512) return {4, 32, 32, 1, 4};
+  if (bytes <= 1024) return {4, 16, 32, 1, 4};
+  return {4, 16, 16, 1, 2};
 }
 
 // ---- compilation

@@ -217,21 +217,18 @@ struct ValueLoader {
   // Key e of the four. Padding dims may hold anything: they end in output dims that are not stored.
   HF_MEMBER void load(int e) {
     if constexpr (kVectors) {
+      constexpr int kQuads = kWords / 4 * 4, kPairs = kWords / 2 * 2;
       const int at = offset + e * static_cast<int>(rows.stride);
-      HF_UNROLL for (int w = 0; w < kWords; w += 4) {
-        if (w + 4 <= kWords) {
-          const u32x4 x = load4(buffer, at + 4 * w);
-          HF_UNROLL for (int i = 0; i < 4 && w + i < kWords; i++) words[e][w + i] = x[i];
-        } else if (w + 3 == kWords) {
-          const u32x3 x = load3(buffer, at + 4 * w);
-          HF_UNROLL for (int i = 0; i < 3 && w + i < kWords; i++) words[e][w + i] = x[i];
-        } else if (w + 2 == kWords) {
-          const u32x2 x = load2(buffer, at + 4 * w);
-          HF_UNROLL for (int i = 0; i < 2 && w + i < kWords; i++) words[e][w + i] = x[i];
-        } else {
-          words[e][w] = load1(buffer, at + 4 * w);
-        }
+      HF_UNROLL for (int w = 0; w < kQuads; w += 4) {
+        const u32x4 x = load4(buffer, at + 4 * w);
+        HF_UNROLL for (int i = 0; i < 4; i++) words[e][w + i] = x[i];
       }
+      HF_UNROLL for (int w = kQuads; w < kPairs; w += 2) {
+        const u32x2 x = load2(buffer, at + 4 * w);
+        words[e][w] = x[0];
+        words[e][w + 1] = x[1];
+      }
+      if constexpr (kPairs < kWords) words[e][kPairs] = load1(buffer, at + 4 * kPairs);
     } else {
       const int key = first_key() + e;
       load_elements<kDims>(rows.base + key * rows.stride, key < rows.count, piece() * kDims, dim,
@@ -326,11 +323,14 @@ HF_DEVICE u32 pack_nearest(float a, float b) {
   return kF16 ? pack_f16_nearest(a, b) : pack_bf16_nearest(a, b);
 }
 
+// By itself: relaxed atomics keep the compiler from joining neighbours into words, which may lie on
+// odd addresses here.
 HF_DEVICE void store_element(void* base, long long at, float x) {
   if constexpr (kF32) {
     static_cast<float*>(base)[at] = x;
   } else {
-    static_cast<u16*>(base)[at] = static_cast<u16>(pack_nearest(x, x));
+    const u16 packed = static_cast<u16>(pack_nearest(x, x));
+    __atomic_store_n(static_cast<u16*>(base) + at, packed, __ATOMIC_RELAXED);
   }
 }
 
