@@ -36,7 +36,7 @@ class Sm80Tile(C.Structure):
 
 
 class Sm90Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'query_groups', 'stages')] + [('take_turns', C.c_bool)]
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'query_groups', 'stages', 'q_stages')] + [('take_turns', C.c_bool)]
 
 
 class Sm90Map(C.Structure):
@@ -114,7 +114,7 @@ class Kernel:
             self.tile = Sm80Tile(**c)
             self.shared, self.threads = FACTS.shared_bytes_sm80(C.byref(self.tile), d, dv), 32 * c['waves']
         elif s['family'] == 'sm90':
-            self.tile = Sm90Tile(**c)
+            self.tile = Sm90Tile(**{'q_stages': 1, **c})
             self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
         else:
             self.shared, self.threads = text.f32_shared_bytes(s), 32 * c['waves']
@@ -404,7 +404,11 @@ def run_cases(todo):
 
 
 def mode_check():
-    run_cases(cases('--quick' in sys.argv))
+    """All cases, or a quick subset, or those of one family (--family sm90)."""
+    todo = cases('--quick' in sys.argv)
+    if '--family' in sys.argv:
+        todo = [x for x in todo if x[0]['family'] == sys.argv[sys.argv.index('--family') + 1]]
+    run_cases(todo)
 
 
 # ---------------------------------------------------------------- timing

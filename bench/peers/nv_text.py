@@ -14,6 +14,7 @@ import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'kernel_sources')
+ROOT_HERE = ROOT
 FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, bias=False, mask=False, sinks=False,
              lse=True, split_keys=False, aligned=True)
 FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forward_sm90.cu',
@@ -33,7 +34,7 @@ def default_config(family, d, dv, shared_limit=227 * 1024):
     widest = max(d or 512, dv or 512)
     if family == 'sm90':
         k, g = (128, 3) if widest <= 64 else (128, 2) if widest <= 128 else (96, 2) if widest <= 192 else (64, 2)
-        return dict(tile_keys=k, query_groups=g, stages=2, take_turns=True)
+        return dict(tile_keys=k, query_groups=g, stages=2, q_stages=2 if widest <= 128 else 1, take_turns=True)
     if family == 'f32':
         return dict(tile_keys=64, waves=4)
     if widest <= 128:
@@ -76,7 +77,9 @@ def flatten(text, seen):
 
 
 def source(s):
+    global ROOT
     seen = set()
+    ROOT = s.get('root', ROOT_HERE)  # another tree to compare with
     return flatten(prologue(s), seen) + flatten(open(os.path.join(ROOT, FAMILIES[s['family']])).read(), seen)
 
 
@@ -145,7 +148,8 @@ def shared_bytes(s):
     d, dv = s['d'] or 512, s['dv'] or 512
     if s['family'] == 'sm90':
         slabs = lambda x: -(-x // 64)
-        return 128 * (64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 8 * (3 + 4 * c['stages']) + 1024
+        q = c.get('q_stages', 1)
+        return 128 * (q * 64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 64 + 8 * (2 * q + 4 * c['stages']) + 1024
     if s['family'] == 'f32':
         return f32_shared_bytes(s)
     chunks = 2 if dv > 256 else 1

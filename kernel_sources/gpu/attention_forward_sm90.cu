@@ -4,8 +4,9 @@
 // One warp group copies: one of its threads asks the copy engine for boxes of Q, K and V and waits only
 // for free buffers. query_groups warp groups compute 64 query rows each. A group issues Q.K of the
 // next step together with P.V of this one, and its softmax runs while P.V is in flight; P stays in
-// registers. Blocks stay and take pieces of work from a counter, so that the copies of the next piece
-// run during the epilogue of this one.
+// registers. Blocks stay and take pieces of work from a counter. The pipeline does not drain between
+// pieces: while the last P.V of a piece runs the first Q.K of the next one is issued, and outputs are
+// stored under it.
 #include "gpu/tile/cuda.h"
 #include "common/mask.h"
 #include "common/score.h"
@@ -17,7 +18,7 @@
 namespace hipflash {
 
 constexpr int kGroups = Spec::query_groups;
-constexpr int kStages = Spec::stages;
+constexpr int kStages = Spec::stages, kQStages = Spec::q_stages;
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kRows = 64 * kGroups;
 constexpr int kThreads = 128 * (kGroups + 1);
@@ -32,80 +33,99 @@ constexpr bool kTurns = Spec::take_turns && kGroups > 1;
 // is what the launch gave: 168 for each of three groups, 128 for each of four.
 constexpr int kCopierRegisters = kGroups == 3 ? 32 : 40, kComputeRegisters = kGroups == 3 ? 160 : 232;
 
-// Shared memory: Q, the rings of K and V, barriers, and the number of the piece being done.
+// A piece of work as the copying thread hands it over; row < 0 ends the work.
+struct Piece {
+  int row, head, batch;
+};
+constexpr int kHandovers = 4;  // see copy_pieces()
+
+// Shared memory: the rings of Q, K and V, pieces, barriers.
 struct Layout {
-  unsigned q, k, v, barriers;
+  unsigned q, k, v, pieces, barriers;
 
   HF_DEVICE explicit Layout(const void* shared) {
     q = (shared_address(shared) + 1023) & ~1023u;  // the swizzle repeats every 1024 bytes
-    k = q + kQBytes;
+    k = q + kQStages * kQBytes;
     v = k + kStages * kKBytes;
-    barriers = v + kStages * kVBytes;
+    pieces = v + kStages * kVBytes;
+    barriers = pieces + 16 * kHandovers;
   }
   HF_DEVICE Barrier at(int i) const { return {barriers + 8 * i}; }
-  HF_DEVICE Barrier q_full() const { return at(0); }
-  HF_DEVICE Barrier q_free() const { return at(1); }
-  HF_DEVICE unsigned piece() const { return barriers + 16; }
-  HF_DEVICE Barrier k_full(int stage) const { return at(3 + stage); }
-  HF_DEVICE Barrier k_free(int stage) const { return at(3 + kStages + stage); }
-  HF_DEVICE Barrier v_full(int stage) const { return at(3 + 2 * kStages + stage); }
-  HF_DEVICE Barrier v_free(int stage) const { return at(3 + 3 * kStages + stage); }
+  HF_DEVICE Barrier q_full(int stage) const { return at(stage); }
+  HF_DEVICE Barrier q_free(int stage) const { return at(kQStages + stage); }
+  HF_DEVICE Barrier k_full(int stage) const { return at(2 * kQStages + stage); }
+  HF_DEVICE Barrier k_free(int stage) const { return at(2 * kQStages + kStages + stage); }
+  HF_DEVICE Barrier v_full(int stage) const { return at(2 * kQStages + 2 * kStages + stage); }
+  HF_DEVICE Barrier v_free(int stage) const { return at(2 * kQStages + 3 * kStages + stage); }
+
+  HF_DEVICE void put(int slot, const Piece& piece) const {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, 0};" ::"r"(pieces + 16 * slot), "r"(piece.row),
+                 "r"(piece.head), "r"(piece.batch)
+                 : "memory");
+  }
+  HF_DEVICE Piece get(int slot) const {
+    Piece piece;
+    int unused;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(piece.row), "=r"(piece.head), "=r"(piece.batch), "=r"(unused)
+                 : "r"(pieces + 16 * slot)
+                 : "memory");
+    return piece;
+  }
 };
 
-struct Schedule {
-  const AttentionArgs& args;
-  int pieces, together;
-
-  HF_DEVICE explicit Schedule(const AttentionArgs& a) : args(a) {
-    pieces = (a.seq_q + kRows - 1) / kRows * a.batch * a.heads_q;
-    together = nv_heads_together(a, a.heads_q / a.heads_kv, 2);
-  }
-  HF_DEVICE Work piece(int index) const { return work_of<kRows, false>(args, index, together); }
-  HF_DEVICE Steps steps(int row, int rows) const {
-    return steps_of(args, row, min(row + rows, args.seq_q) - 1, kKeys);
-  }
-};
+HF_DEVICE Steps steps_of_rows(const AttentionArgs& args, int row, int rows) {
+  return steps_of(args, row, min(row + rows, args.seq_q) - 1, kKeys);
+}
 
 // The copying thread.
-HF_DEVICE void copy_pieces(const AttentionArgs& args, const Layout& shared, const Schedule& schedule,
-                           const TensorMap& q_map, const TensorMap& k_map, const TensorMap& v_map) {
+HF_DEVICE void copy_pieces(const AttentionArgs& args, const Layout& shared, const TensorMap& q_map,
+                           const TensorMap& k_map, const TensorMap& v_map) {
+  const int pieces = (args.seq_q + kRows - 1) / kRows * args.batch * args.heads_q;
+  const int together = nv_heads_together(args, args.heads_q / args.heads_kv, 2);
   const int first_key = Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
-  Ring<kStages> ring = {0, 1};
-  int q_parity = 1;
-  for (int index = blockIdx.x;; q_parity ^= 1) {
-    shared.q_free().wait(q_parity);
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared.piece()), "r"(index) : "memory");
-    if (index >= schedule.pieces) {
-      shared.q_full().arrive();
+  Ring<kQStages> q_ring = {0};  // also counts pieces
+  Ring<kStages> ring = {0};
+  for (int index = blockIdx.x;;) {
+    // A free Q says that every group is done with the piece kQStages before, so it has stored the one
+    // before that: the slot of the fourth piece before is not read any more.
+    // (A buffer never used counts as freed in the phase before the first.)
+    shared.q_free(q_ring.stage()).wait(q_ring.parity() ^ 1);
+    const Barrier q_full = shared.q_full(q_ring.stage());
+    const int slot = q_ring.count % kHandovers;
+    if (index >= pieces) {
+      shared.put(slot, {-1, 0, 0});
+      q_full.arrive();
       return;
     }
-    const Work work = schedule.piece(index);
-    const Steps steps = schedule.steps(work.row, kRows);
-    shared.q_full().expect(kQBytes);
+    const Work work = work_of<kRows, false>(args, index, together);
+    shared.put(slot, {work.row, work.head, work.batch});
+    q_full.expect(kQBytes);
     for (int c = 0; c < kSlabs; c++) {
-      copy_box(shared.q + c * kQSlab, q_map, 64 * c, work.row, work.head, work.batch, shared.q_full());
+      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, work.row, work.head, work.batch, q_full);
     }
+    const Steps steps = steps_of_rows(args, work.row, kRows);
     for (int step = steps.end - 1; step >= steps.begin; step--) {
-      const int key = step * kKeys - first_key, stage = ring.stage;
-      shared.k_free(stage).wait(ring.parity);
-      shared.k_full(stage).expect(kKBytes);
+      const int key = step * kKeys - first_key, stage = ring.stage();
+      const Barrier k_full = shared.k_full(stage), v_full = shared.v_full(stage);
+      shared.k_free(stage).wait(ring.parity() ^ 1);
+      k_full.expect(kKBytes);
       for (int c = 0; c < kSlabs; c++) {
-        copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, work.kv_head, work.batch,
-                 shared.k_full(stage));
+        copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, work.kv_head, work.batch, k_full);
       }
-      shared.v_free(stage).wait(ring.parity);
-      shared.v_full(stage).expect(kVBytes);
+      shared.v_free(stage).wait(ring.parity() ^ 1);
+      v_full.expect(kVBytes);
       for (int c = 0; c < kValueSlabs; c++) {
-        copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, work.kv_head, work.batch,
-                 shared.v_full(stage));
+        copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, work.kv_head, work.batch, v_full);
       }
       ring.advance();
     }
+    q_ring.advance();
     // The next piece is claimed only now, so that a block with a heavy piece does not hold a claim on
     // another. Exactly `pieces` claims are made, and the last one leaves the counter zero.
     if (args.counter) {
       const int claim = atomicAdd(args.counter, 1);
-      if (claim == schedule.pieces - 1) *args.counter = 0;
+      if (claim == pieces - 1) *args.counter = 0;
       index = claim + gridDim.x;
     } else {
       index += gridDim.x;
@@ -113,15 +133,14 @@ HF_DEVICE void copy_pieces(const AttentionArgs& args, const Layout& shared, cons
   }
 }
 
-// One computing group's state.
+// One computing group.
 struct Group {
   const AttentionArgs& args;
   const Layout& shared;
   const int group;
   const bool leader;  // arrives at barriers for its warp
+  Ring<kQStages> q_ring;  // of the Q to be freed next; also counts pieces
   Ring<kStages> k_ring, v_ring;
-  LaneRows rows;
-  int batch;
   float s[kKeys / 2], out[kValueDim / 2];
   unsigned p[kKeys / 16][4];
   SoftmaxRows softmax[1];
@@ -130,47 +149,83 @@ struct Group {
   const float scale;
 
   HF_DEVICE Group(const AttentionArgs& a, const Layout& l, int g)
-      : args(a), shared(l), group(g), leader((threadIdx.x & 31) == 0), k_ring{0, 0}, v_ring{0, 0},
-        moved(false), scale(exponent_scale(a)) {
-    factor[0] = factor[1] = 1.0f;
+      : args(a), shared(l), group(g), leader((threadIdx.x & 31) == 0), q_ring{0}, k_ring{0}, v_ring{0}, moved(false),
+        scale(exponent_scale(a)) {}
+
+  HF_DEVICE void clear() {
+    softmax[0].clear();
+    HF_UNROLL
+    for (int n = 0; n < kValueDim / 2; n++) out[n] = 0.0f;
+  }
+  // Read again where it is needed: registers are what this kernel is short of.
+  HF_DEVICE Piece piece_at(unsigned count) const { return shared.get(count % kHandovers); }
+  HF_DEVICE LaneRows rows(const Piece& piece) const {
+    const int row = piece.row + group * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4;
+    return {{row, row + 8}, {piece.head, piece.head}};
+  }
+  // The steps that this group's rows need, of those that the block does.
+  HF_DEVICE Steps own_steps(const Piece& piece) const {
+    const int row = piece.row + group * 64;
+    if (row < args.seq_q) {
+      const Steps own = steps_of_rows(args, row, 64);
+      if (own.end > own.begin) return own;
+    }
+    const int begin = steps_of_rows(args, piece.row, kRows).begin;
+    return {begin, begin, begin, begin};
+  }
+
+  // Waits for the next piece and its Q.
+  HF_DEVICE Piece take_piece() const {
+    shared.q_full(q_ring.stage()).wait(q_ring.parity());
+    return piece_at(q_ring.count);
+  }
+  HF_DEVICE void free_queries() {
+    if (leader) shared.q_free(q_ring.stage()).arrive();
+    q_ring.advance();
+  }
+  HF_DEVICE void free_keys() {
+    if (leader) shared.k_free(k_ring.stage()).arrive();
+    k_ring.advance();
+  }
+  HF_DEVICE void free_values() {
+    if (leader) shared.v_free(v_ring.stage()).arrive();
+    v_ring.advance();
+  }
+  HF_DEVICE void wait_keys() const { shared.k_full(k_ring.stage()).wait(k_ring.parity()); }
+  HF_DEVICE void wait_values() const { shared.v_full(v_ring.stage()).wait(v_ring.parity()); }
+  HF_DEVICE void take_turn() {
+    if (kTurns) wait_turn(group);
+  }
+  HF_DEVICE void pass_turn() {
+    if (kTurns) give_turn(group + 1 == kGroups ? 0 : group + 1);
   }
 
   HF_DEVICE void issue_scores() {
+    const Operand q(shared.q + q_ring.stage() * kQBytes + group * 8192, 16);
+    const Operand k(shared.k + k_ring.stage() * kKBytes, 16);
     HF_UNROLL
     for (int c = 0; c < kSteps; c++) {
-      const unsigned q = shared.q + c / 4 * kQSlab + group * 8192 + c % 4 * 32;
-      const unsigned k = shared.k + k_ring.stage * kKBytes + c / 4 * kSlab + c % 4 * 32;
-      Wgmma<kKeys>::scores(s, operand(q, 16), operand(k, 16), c > 0);
+      Wgmma<kKeys>::scores(s, q.at(c / 4 * kQSlab + c % 4 * 32), k.at(c / 4 * kSlab + c % 4 * 32), c > 0);
     }
     products_issued();
   }
   HF_DEVICE void issue_outputs() {
+    const Operand v(shared.v + v_ring.stage() * kVBytes, kSlab);
     HF_UNROLL
-    for (int n = 0; n < kKeys / 16; n++) {
-      Wgmma<kValueDim>::outputs(out, p[n], operand(shared.v + v_ring.stage * kVBytes + n * 2048, kSlab));
-    }
+    for (int n = 0; n < kKeys / 16; n++) Wgmma<kValueDim>::outputs(out, p[n], v.at(n * 2048));
     products_issued();
-  }
-  HF_DEVICE void free_keys(bool last) {
-    if (leader) {
-      shared.k_free(k_ring.stage).arrive();
-      if (last) shared.q_free().arrive();
-    }
-    k_ring.advance();
-  }
-  HF_DEVICE void free_values() {
-    if (leader) shared.v_free(v_ring.stage).arrive();
-    v_ring.advance();
   }
 
   // Scores become probabilities, in place; `factor` is what the outputs must be multiplied by if
   // `moved`.
-  HF_DEVICE void soften(int step, bool masked) {
+  HF_DEVICE void soften(unsigned count, const Steps& own, int step) {
     const int key = step * kKeys + 2 * (threadIdx.x & 3);
-    if (masked) {
-      modify_scores<true>(args, s, rows, batch, key);
+    if (step >= own.unmasked_end || (Spec::window_left && step < own.unmasked_begin)) {
+      const Piece piece = piece_at(count);
+      modify_scores<true>(args, s, rows(piece), piece.batch, key);
     } else if constexpr (kScoreModified) {
-      modify_scores<false>(args, s, rows, batch, key);
+      const Piece piece = piece_at(count);
+      modify_scores<false>(args, s, rows(piece), piece.batch, key);
     }
     float largest[1][2];
     row_max(s, scale, largest[0]);
@@ -201,128 +256,161 @@ struct Group {
   }
 
   // A step that other groups of the block need and this one does not.
-  HF_DEVICE void skip_step() {
-    shared.k_full(k_ring.stage).wait(k_ring.parity);
-    if (kTurns) {
-      wait_turn(group);
-      give_turn(group + 1 == kGroups ? 0 : group + 1);
-    }
-    free_keys(false);
-    shared.v_full(v_ring.stage).wait(v_ring.parity);
+  HF_DEVICE void skip_keys() {
+    wait_keys();
+    take_turn();
+    pass_turn();
+    free_keys();
+  }
+  HF_DEVICE void skip_values() {
+    wait_values();
     free_values();
   }
+  HF_DEVICE void skip_steps(int count) {
+#pragma unroll 1
+    for (; count > 0; count--) {
+      skip_keys();
+      skip_values();
+    }
+  }
 
-  // All steps from own.end - 1 down to own.begin.
-  HF_DEVICE void attend(const Steps& own) {
-    const int next_group = group + 1 == kGroups ? 0 : group + 1;
-    const auto masked = [&](int step) {
-      return step >= own.unmasked_end || (Spec::window_left && step < own.unmasked_begin);
-    };
-    int step = own.end - 1;
-    shared.k_full(k_ring.stage).wait(k_ring.parity);
-    if (kTurns) wait_turn(group);
-    products_start();
-    issue_scores();
-    if (kTurns) give_turn(next_group);
+  HF_DEVICE void store(const Piece& piece) {
+    const LaneRows lane = rows(piece);
+    float inverse[2];
+    char* row[2];
+    HF_UNROLL
+    for (int h = 0; h < 2; h++) {
+      const int query = lane.query[h];
+      const bool exists = query < args.seq_q;
+      const float sum = quad_sum(softmax[0].sum[h]);
+      inverse[h] = inverse_sum(sum);
+      row[h] = nullptr;
+      if (exists) {
+        row[h] = (char*)args.out + 2 * (piece.batch * args.out_stride.batch + piece.head * args.out_stride.head +
+                                        query * args.out_stride.seq);
+      }
+      if (Spec::lse && args.lse && exists && (threadIdx.x & 3) == 0) {
+        args.lse[piece.batch * args.lse_stride.batch + piece.head * args.lse_stride.head +
+                 query * args.lse_stride.seq] = log_sum_exp(softmax[0].reference[h], sum);
+      }
+    }
+    store_rows_aligned(out, inverse, row, Spec::value_head_dim);
+  }
+
+  // The first scores of a piece into probabilities, Q.K having been issued.
+  HF_DEVICE void first_step_end(unsigned count, const Steps& own) {
     wait_products<0>();
     pin(s);
-    free_keys(step == own.begin);
-    soften(step, masked(step));
+    free_keys();
+    if (own.end - 1 == own.begin) free_queries();
+    soften(count, own, own.end - 1);
     probabilities_to_operand();
+  }
+
+  // The rest of a piece, but for its last P.V.
+  HF_DEVICE void middle_steps(unsigned count, const Steps& own) {
 #pragma unroll 1
-    for (step--; step >= own.begin; step--) {
-      shared.k_full(k_ring.stage).wait(k_ring.parity);
-      if (kTurns) wait_turn(group);
+    for (int step = own.end - 2; step >= own.begin; step--) {
+      wait_keys();
+      take_turn();
       pin(out);
       products_start();
       issue_scores();
-      shared.v_full(v_ring.stage).wait(v_ring.parity);
+      wait_values();
       issue_outputs();
-      if (kTurns) give_turn(next_group);
+      pass_turn();
       wait_products<1>();
       pin(s);
-      free_keys(step == own.begin);
-      soften(step, masked(step));
+      free_keys();
+      if (step == own.begin) free_queries();
+      soften(count, own, step);
       wait_products<0>();
       pin(out);
       free_values();
       probabilities_to_operand();
       if (moved) scale_rows(out, factor);
     }
-    shared.v_full(v_ring.stage).wait(v_ring.parity);
-    pin(out);
-    products_start();
-    issue_outputs();
-    wait_products<0>();
-    pin(out);
-    free_values();
   }
 
-  HF_DEVICE void store(const Work& work) {
-    float inverse[2];
-    char* row[2];
-    HF_UNROLL
-    for (int h = 0; h < 2; h++) {
-      const int query = rows.query[h];
-      const bool exists = query < args.seq_q;
-      const float sum = quad_sum(softmax[0].sum[h]);
-      inverse[h] = inverse_sum(sum);
-      row[h] = nullptr;
-      if (exists) {
-        row[h] = (char*)args.out + 2 * (work.batch * args.out_stride.batch + work.head * args.out_stride.head +
-                                        query * args.out_stride.seq);
+  // The steps of the block that lie before this group's first, or after its last.
+  HF_DEVICE int skipped_before(const Piece& piece, const Steps& own) const {
+    return steps_of_rows(args, piece.row, kRows).end - own.end;
+  }
+  HF_DEVICE int skipped_after(const Piece& piece, const Steps& own) const {
+    return Spec::window_left ? own.begin - steps_of_rows(args, piece.row, kRows).begin : 0;
+  }
+
+  HF_DEVICE void run() {
+    if (kTurns && group == kGroups - 1) give_turn(0);
+    bool more = true;
+#pragma unroll 1
+    while (more) {  // the pipeline is empty
+      unsigned count = q_ring.count;
+      Piece piece = take_piece();
+      if (piece.row < 0) break;
+      Steps own = own_steps(piece);
+      clear();
+      skip_steps(skipped_before(piece, own));
+      if (own.end <= own.begin) {
+        __syncwarp();  // all lanes have taken the piece
+        free_queries();
+        store(piece);
+        continue;
       }
-      if (Spec::lse && args.lse && exists && (threadIdx.x & 3) == 0) {
-        args.lse[work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
-                 query * args.lse_stride.seq] = log_sum_exp(softmax[0].reference[h], sum);
+      wait_keys();
+      take_turn();
+      products_start();
+      issue_scores();
+      pass_turn();
+      first_step_end(count, own);
+
+      bool flowing = true;
+#pragma unroll 1
+      while (flowing) {
+        middle_steps(count, own);
+        wait_values();
+        pin(out);
+        products_start();
+        issue_outputs();
+
+        const Piece next = take_piece();
+        int skipped = skipped_after(piece_at(count), own);
+        Steps next_own = {0, 0, 0, 0};
+        more = next.row >= 0;
+        if (more) {
+          next_own = own_steps(next);
+          skipped += skipped_before(next, next_own);
+        }
+        // Keys can be had one step beyond the next without giving back the values in use.
+        flowing = next_own.end > next_own.begin && skipped <= 1;
+        if (flowing) {
+          if (skipped) skip_keys();
+          wait_keys();
+          take_turn();
+          products_start();
+          issue_scores();
+          pass_turn();
+          wait_products<1>();
+          pin(out);
+          free_values();
+          store(piece_at(count));
+          clear();
+          count++;
+          own = next_own;
+          if (skipped) skip_values();
+          first_step_end(count, own);
+        } else {
+          wait_products<0>();
+          pin(out);
+          free_values();
+          store(piece_at(count));
+          skip_steps(skipped_after(piece_at(count), own));
+        }
       }
     }
-    store_rows_aligned(out, inverse, row, Spec::value_head_dim);
+    if (kTurns && group == 0) wait_turn(0);  // takes the last group's last turn
   }
 };
-
-HF_DEVICE void compute_pieces(const AttentionArgs& args, const Layout& shared, const Schedule& schedule, int g) {
-  Group group(args, shared, g);
-  const int row_in_tile = g * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4;
-  int q_parity = 0;
-  if (kTurns && g == kGroups - 1) give_turn(0);
-#pragma unroll 1
-  for (;; q_parity ^= 1) {
-    shared.q_full().wait(q_parity);
-    int index;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(index) : "r"(shared.piece()) : "memory");
-    __syncwarp();  // every lane has read it before the warp's leader frees Q
-    if (index >= schedule.pieces) break;
-
-    const Work work = schedule.piece(index);
-    const Steps all = schedule.steps(work.row, kRows);
-    Steps own = {all.begin, all.begin, all.begin, all.begin};
-    if (work.row + g * 64 < args.seq_q) own = schedule.steps(work.row + g * 64, 64);
-    if (own.end <= own.begin) own.begin = own.end = all.begin;
-
-    group.batch = work.batch;
-    HF_UNROLL
-    for (int h = 0; h < 2; h++) {
-      group.rows.query[h] = work.row + row_in_tile + 8 * h;
-      group.rows.head[h] = work.head;
-    }
-    group.softmax[0].clear();
-    HF_UNROLL
-    for (int n = 0; n < kValueDim / 2; n++) group.out[n] = 0.0f;
-
-#pragma unroll 1
-    for (int step = all.end; step > own.end; step--) group.skip_step();
-    if (own.end > own.begin) {
-      group.attend(own);
-    } else if (group.leader) {
-      shared.q_free().arrive();
-    }
-#pragma unroll 1
-    for (int step = own.begin; step > all.begin; step--) group.skip_step();
-    group.store(work);
-  }
-  if (kTurns && g == 0) wait_turn(0);  // takes the last group's last turn
-}
 
 }  // namespace hipflash
 
@@ -333,10 +421,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                       const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map) {
   extern __shared__ unsigned char memory[];
   const Layout shared(memory);
-  const Schedule schedule(args);
   if (threadIdx.x == 0) {
-    shared.q_full().create(1);
-    shared.q_free().create(kWarps);
+    for (int i = 0; i < kQStages; i++) {
+      shared.q_full(i).create(1);
+      shared.q_free(i).create(kWarps);
+    }
     for (int i = 0; i < kStages; i++) {
       shared.k_full(i).create(1);
       shared.v_full(i).create(1);
@@ -348,9 +437,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<kCopierRegisters>();
-    if (threadIdx.x == 0) copy_pieces(args, shared, schedule, q_map, k_map, v_map);
+    if (threadIdx.x == 0) copy_pieces(args, shared, q_map, k_map, v_map);
   } else {
     take_registers<kComputeRegisters>();
-    compute_pieces(args, shared, schedule, threadIdx.x / 128 - 1);
+    // The shuffle tells the compiler that all lanes hold the same.
+    Group group(args, shared, __shfl_sync(~0u, threadIdx.x / 128, 0) - 1);
+    group.run();
   }
 }

@@ -81,6 +81,7 @@ struct Sm90Tile {
   int tile_keys;     // a multiple of 16, at most 256
   int query_groups;  // 2 or 3
   int stages;        // buffers of keys and of values
+  int q_stages;      // buffers of queries, 1 or 2
   bool take_turns;   // the groups issue their products one after another
 };
 
@@ -89,9 +90,9 @@ HF_BOTH constexpr int sm90_threads(const Sm90Tile& t) { return 128 * (t.query_gr
 // Rows lie in slabs of 64 columns, 128 bytes, in the 128-byte swizzle.
 HF_BOTH constexpr int sm90_slabs(int dim) { return (dim + 63) / 64; }
 HF_BOTH constexpr int sm90_shared_bytes(const Sm90Tile& t, int head_dim, int value_head_dim) {
-  return 128 * (sm90_tile_rows(t) * sm90_slabs(head_dim) +
+  return 128 * (t.q_stages * sm90_tile_rows(t) * sm90_slabs(head_dim) +
                 t.stages * t.tile_keys * (sm90_slabs(head_dim) + sm90_slabs(value_head_dim))) +
-         8 * (3 + 4 * t.stages) + 1024;  // barriers; the base is rounded up to 1024
+         64 + 8 * (2 * t.q_stages + 4 * t.stages) + 1024;  // pieces, barriers; the base is rounded up to 1024
 }
 // Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero that
 // no other launch in flight uses (the kernel leaves it zero), or `pieces` blocks with a null counter.
@@ -102,10 +103,10 @@ HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
 
 HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim) {
   const int widest = nv_max(head_dim, value_head_dim);
-  if (widest <= 64) return {128, 3, 2, true};
-  if (widest <= 128) return {128, 2, 2, true};
-  if (widest <= 192) return {96, 2, 2, true};
-  return {64, 2, 2, true};
+  if (widest <= 64) return {128, 3, 2, 2, true};
+  if (widest <= 128) return {128, 2, 2, 2, true};
+  if (widest <= 192) return {96, 2, 2, 1, true};
+  return {64, 2, 2, 1, true};
 }
 
 // The keys that some query of the call sees. Keys outside are not even multiplied by zero: the tensor

@@ -32,13 +32,11 @@ HF_DEVICE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cl
 // Position in a ring of buffers: which one, and the parity of its barriers' phase.
 template <int kStages>
 struct Ring {
-  int stage, parity;
-  HF_DEVICE void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
+  static_assert((kStages & (kStages - 1)) == 0, "a power of two, so that one counter holds both");
+  unsigned count;
+  HF_DEVICE int stage() const { return count % kStages; }
+  HF_DEVICE int parity() const { return count / kStages & 1; }
+  HF_DEVICE void advance() { count++; }
 };
 
 // Groups of warps hand a turn round: group g waits at named barrier 1 + g, where its predecessor arrives.
@@ -88,12 +86,17 @@ HF_DEVICE void pin(float (&c)[N]) {
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-// Operand in slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024 bytes. `slab` is the
-// distance of slabs and counts only where an operand spans several of them (V).
-HF_DEVICE unsigned long long operand(unsigned address, int slab) {
-  return (unsigned long long)((address & 0x3ffff) >> 4) | (unsigned long long)(slab >> 4) << 16 |
-         (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
-}
+// Where an operand lies: slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024 bytes.
+// `slab` is the distance of slabs and counts only where an operand spans several of them (V). Offsets
+// are added to the finished descriptor, so that the constant ones cost one uniform addition.
+struct Operand {
+  unsigned low;
+
+  HF_DEVICE Operand(unsigned address, int slab) : low(address >> 4 | (unsigned)(slab >> 4) << 16) {}
+  HF_DEVICE unsigned long long at(int bytes) const {
+    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
+  }
+};
 
 // The instruction names every accumulator register, so its text depends on the width. HF_NAMES_k and
 // HF_PLACES_k name the registers of 16 k columns.
