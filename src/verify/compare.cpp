@@ -127,8 +127,11 @@ Verdict compare(const Problem& problem, const TensorPointers& tensors, const Ref
 std::string Verdict::text() const {
   if (!out.ok) return out.fault;
   if (!lse.ok) return lse.fault;
-  return fmt::format("output error {:.3g} (bound {:.3g}), LSE error {:.3g} (bound {:.3g})",
-                     out.max_error, out.bound, lse.max_error, lse.bound);
+  std::string text = fmt::format("output error {:.3g} (bound {:.3g})", out.max_error, out.bound);
+  if (lse.bound > 0) {
+    text += fmt::format(", LSE error {:.3g} (bound {:.3g})", lse.max_error, lse.bound);
+  }
+  return text;
 }
 
 Verdict check(const Problem& problem, const TensorPointers& tensors,
