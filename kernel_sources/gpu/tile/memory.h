@@ -228,7 +228,10 @@ struct ValueLoader {
         words[e][w] = x[0];
         words[e][w + 1] = x[1];
       }
-      if constexpr (kPairs < kWords) words[e][kPairs] = load1(buffer, at + 4 * kPairs);
+      if constexpr (kPairs < kWords) {
+        fence();  // else joined to a load of three words, which no emulator at hand gets right
+        words[e][kPairs] = load1(buffer, at + 4 * kPairs);
+      }
     } else {
       const int key = first_key() + e;
       load_elements<kDims>(rows.base + key * rows.stride, key < rows.count, piece() * kDims, dim,
