@@ -274,7 +274,7 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 Parsed parse_options(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app("Exact attention with kernels that are compiled when first used", "hipflash");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // that there is one is checked below: so an unknown one is named
   app.set_version_flag("--version", "hipflash " HIPFLASH_VERSION);
   add_run(app, &options.run);
   CLI::App* info = app.add_subcommand("info", "Show devices, compilers and folders");
@@ -289,6 +289,7 @@ Parsed parse_options(const std::vector<std::string>& arguments) {
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(std::move(reversed));
+    if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
     const std::string name = app.get_subcommands().front()->get_name();
     for (const Command command :
          {Command::run, Command::info, Command::explain, Command::compile, Command::cache,
