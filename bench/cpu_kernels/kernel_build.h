@@ -65,7 +65,7 @@ inline std::string prologue(const KernelConfig& c) {
   return text.str();
 }
 
-// Builds in `folder` (kept there by content) and loads. Exits with the compiler's words on failure.
+// Builds in `folder` and loads. Exits with the compiler's words on failure.
 inline Kernel build_kernel(KernelConfig config, const std::string& compiler,
                            const std::string& folder, const std::string& more_options = {}) {
   if (config.tile.tile_queries == 0) {
@@ -78,14 +78,11 @@ inline Kernel build_kernel(KernelConfig config, const std::string& compiler,
                               " -I" HIPFLASH_KERNEL_SOURCES " ";
   mkdir(folder.c_str(), 0700);
   const std::string stem = folder + "/" + std::to_string(std::hash<std::string>{}(command + text));
-  struct stat found;
-  if (stat((stem + ".so").c_str(), &found) != 0) {
-    std::ofstream(stem + ".cpp") << text;
-    const std::string whole = command + stem + ".cpp -o " + stem + ".so";
-    if (std::system(whole.c_str()) != 0) {
-      std::fprintf(stderr, "failed: %s\n", whole.c_str());
-      std::exit(1);
-    }
+  std::ofstream(stem + ".cpp") << text;
+  const std::string whole = command + stem + ".cpp -o " + stem + ".so";
+  if (std::system(whole.c_str()) != 0) {
+    std::fprintf(stderr, "failed: %s\n", whole.c_str());
+    std::exit(1);
   }
   void* module = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!module) {

@@ -22,7 +22,7 @@ struct Buffers {
   Unit* keys;
   Unit* values;
   float* scores;
-  RowState state;
+  RowStates state;
   int output_stride;
 };
 
@@ -39,65 +39,108 @@ HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_
           layout.value_columns};
 }
 
+// The columns of a key block that a register block of rows works on.
+struct Span {
+  int from, to;  // whole column steps around what some row sees; empty when from >= to
+  int end;       // beyond the last column that some row sees
+  bool edge;     // some row does not see all of from .. to
+};
+
+HF_DEVICE Span span_of(const AttentionArgs& args, const Chunk& chunk, int row, int first_key,
+                       int keys) {
+  const int first_query = query_of(chunk, row);
+  const int last_query = query_of(chunk, min_int(row + Spec::micro_rows, chunk.rows) - 1);
+  const KeyRange some = keys_seen_by_any(args, first_query, last_query);
+  const int first = max_int(some.first - first_key, 0);
+  const int end = min_int(some.end - first_key, keys);
+  if (first >= end) return {0, 0, 0, false};
+  const int from = first / kColumnStep * kColumnStep, to = round_up(end, kColumnStep);
+  const KeyRange every = keys_seen_by_all(args, first_query, last_query);
+  const bool edge = every.first > first_key + from || every.end < first_key + to || keys < to;
+  return {from, to, end, edge};
+}
+
+// Raw products of a register block of rows become probabilities.
+HF_DEVICE void softmax_block(const AttentionArgs& args, const Chunk& chunk, RowStates state,
+                             int first_row, int rows, const Span& span, int first_key, int keys,
+                             float factor, float* scores) {
+  if (kScoreModified || Spec::mask || span.edge) {
+    for (int row = 0; row < rows; ++row) {
+      float* row_scores = scores + row * Spec::tile_keys;
+      const int query = query_of(chunk, first_row + row), head = head_of(chunk, first_row + row);
+      if constexpr (kScoreModified) {
+        modify_row(args, chunk, head, query, first_key, span.from, span.to, keys, row_scores);
+      }
+      if constexpr (Spec::mask) {
+        if (args.mask) {
+          apply_bool_mask(args, chunk, head, query, first_key, span.from, min_int(span.to, keys),
+                          row_scores);
+        }
+      }
+      if (span.edge) {
+        const KeyRange seen = visible_keys(args, query);
+        hide_outside(row_scores, max_int(seen.first - first_key, 0),
+                     min_int(seen.end - first_key, keys), span.from, span.to);
+      }
+    }
+  }
+  softmax_rows(scores, rows, span.from, span.to, factor,
+               {state.max + first_row, state.sum + first_row, state.rescale + first_row});
+}
+
 // One block of queries against one packed block of keys.
 HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
                             int first_row, int first_key, int keys, float factor) {
+  constexpr int kBlocks = Spec::tile_queries / Spec::micro_rows;
   const int rows = min_int(Spec::tile_queries, chunk.rows - first_row);
-  const int first_query = query_of(chunk, first_row);
-  const int last_query = query_of(chunk, first_row + rows - 1);
-  const KeyRange some = keys_seen_by_any(args, first_query, last_query);
-  const int some_first = max_int(some.first - first_key, 0);
-  const int some_end = min_int(some.end - first_key, keys);
-  if (some_first >= some_end) return;
-  const int from = some_first / kColumnStep * kColumnStep;
-  const int to = round_up(some_end, kColumnStep);
-  const KeyRange every = keys_seen_by_all(args, first_query, last_query);
-  const bool edge = every.first > first_key + from || every.end < first_key + to || keys < to;
+  const int blocks = (rows + Spec::micro_rows - 1) / Spec::micro_rows;
+  Span spans[kBlocks];
+  int from = Spec::tile_keys, to = 0;
+  for (int block = 0; block < blocks; ++block) {
+    const Span& span = spans[block] =
+        span_of(args, chunk, first_row + block * Spec::micro_rows, first_key, keys);
+    if (span.from < span.to) {
+      from = min_int(from, span.from);
+      to = max_int(to, span.to);
+    }
+  }
 
   const int units = units_of(head_dim(args));
   const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
   for (int column = from; column < to; column += kMicroColumns) {
     const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
-    for (int row = 0; row < rows; row += Spec::micro_rows) {
+    for (int block = 0; block < blocks; ++block) {
+      if (column < spans[block].from || column >= spans[block].to) continue;
+      const int row = block * Spec::micro_rows;
       multiply_queries_keys<Spec::micro_vectors>(queries + static_cast<long long>(row) * units,
                                                  panel, units,
                                                  buffers.scores + row * Spec::tile_keys + column);
     }
   }
 
-  for (int row = 0; row < rows; ++row) {
-    float* scores = buffers.scores + row * Spec::tile_keys;
-    const int r = first_row + row;
-    if (kScoreModified || Spec::mask || edge) {
-      const int query = query_of(chunk, r), head = head_of(chunk, r);
-      if constexpr (kScoreModified) {
-        modify_row(args, chunk, head, query, first_key, from, to, keys, scores);
-      }
-      if constexpr (Spec::mask) {
-        if (args.mask) apply_bool_mask(args, chunk, head, query, first_key, from, keys, scores);
-      }
-      if (edge) {
-        const KeyRange seen = visible_keys(args, query);
-        hide_outside(scores, max_int(seen.first - first_key, 0),
-                     min_int(seen.end - first_key, keys), from, to);
-      }
-    }
-    exponentiate_row(scores, from, to, factor,
-                     {buffers.state.max + r, buffers.state.sum + r, buffers.state.rescale + r});
+  for (int block = 0; block < blocks; ++block) {
+    if (spans[block].from >= spans[block].to) continue;
+    const int row = block * Spec::micro_rows;
+    softmax_block(args, chunk, buffers.state, first_row + row,
+                  min_int(Spec::micro_rows, rows - row), spans[block], first_key, keys, factor,
+                  buffers.scores + row * Spec::tile_keys);
   }
 
   constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
-  const int first_unit = from / kUnitElements, value_units = units_of(some_end) - first_unit;
   const int value_columns = value_head_dim(args);
   for (int column = 0; column < value_columns; column += kMicroColumns) {
-    const Unit* panel =
-        buffers.values + column / kMicroColumns * kPanel + first_unit * kMicroColumns;
-    for (int row = 0; row < rows; row += Spec::micro_rows) {
-      const long long r = first_row + row;
+    const Unit* panel = buffers.values + column / kMicroColumns * kPanel;
+    for (int block = 0; block < blocks; ++block) {
+      const Span& span = spans[block];
+      if (span.from >= span.to) continue;
+      const int row = block * Spec::micro_rows;
+      const int first_unit = span.from / kUnitElements;
       multiply_probabilities_values<Spec::micro_vectors>(
-          reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit, panel,
-          value_units, buffers.state.rescale + r,
-          buffers.output + r * buffers.output_stride + column, buffers.output_stride);
+          reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit,
+          panel + first_unit * kMicroColumns, units_of(span.end) - first_unit,
+          buffers.state.rescale + first_row + row,
+          buffers.output + static_cast<long long>(first_row + row) * buffers.output_stride + column,
+          buffers.output_stride);
     }
   }
 }
@@ -173,7 +216,9 @@ HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffer
     const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
     pack_keys(args, chunk, key, keys, round_up(keys, kColumnStep), buffers.keys);
     pack_values(args, chunk, key, keys, buffers.values);
+    const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
     for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
+      prefetch_keys(args, chunk, key + keys, next_keys, row, chunk.rows);
       attend_block(args, chunk, buffers, row, key, keys, factor);
     }
   }

@@ -110,4 +110,21 @@ HF_DEVICE void pack_values(const AttentionArgs& args, const Chunk& chunk, int fi
   }
 }
 
+// Asks for the K and V rows that will be packed next, a part of them at each block of queries, so
+// that packing does not wait for memory.
+HF_DEVICE void prefetch_keys(const AttentionArgs& args, const Chunk& chunk, int first_key, int keys,
+                             int row, int rows) {
+  if (keys <= 0) return;
+  constexpr int kLine = 64 / sizeof(Element);
+  const int first = static_cast<int>(static_cast<long long>(keys) * row / rows);
+  const int end = static_cast<int>(static_cast<long long>(keys) *
+                                   min_int(row + Spec::tile_queries, rows) / rows);
+  for (int key = first_key + first; key < first_key + end; ++key) {
+    const Element* k = row_of(args.k, args.k_stride, chunk.batch, key, chunk.head_kv);
+    const Element* v = row_of(args.v, args.v_stride, chunk.batch, key, chunk.head_kv);
+    for (int i = 0; i < head_dim(args); i += kLine) __builtin_prefetch(k + i, 0, 2);
+    for (int i = 0; i < value_head_dim(args); i += kLine) __builtin_prefetch(v + i, 0, 2);
+  }
+}
+
 }  // namespace hipflash

@@ -12,8 +12,10 @@
 #define HF_DEVICE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define HF_UNROLL _Pragma("unroll")
+#define HF_UNROLL_BY_2 _Pragma("clang loop unroll_count(2)")
 #else
 #define HF_UNROLL _Pragma("GCC unroll 32")
+#define HF_UNROLL_BY_2 _Pragma("GCC unroll 2")
 #endif
 
 namespace hipflash {

@@ -7,8 +7,8 @@
 
 namespace hipflash {
 
-// Running maximum (an exponent of two, in units of log2) and sum of one row.
-struct RowState {
+// Running maximum (an exponent of two, in units of log2) and sum of rows.
+struct RowStates {
   float* max;
   float* sum;
   float* rescale;  // what the output so far must be multiplied by before the next product
@@ -85,34 +85,57 @@ HF_DEVICE void apply_bool_mask(const AttentionArgs& args, const Chunk& chunk, in
   }
 }
 
-// scores become probabilities relative to the row's running maximum, in the units that the second
-// product reads; columns `from` .. `to`, multiples of two vectors. Scores are in 1 / factor of
-// exponents of two, factor > 0.
-HF_DEVICE void exponentiate_row(float* scores, int from, int to, float factor, RowState row) {
+// The largest of a row's scores in columns `from` .. `to`, multiples of two vectors.
+HF_DEVICE float max_of_row(const float* scores, int from, int to) {
   Vec max0 = load(scores + from), max1 = load(scores + from + kLanes);
+  HF_UNROLL_BY_2
   for (int column = from + 2 * kLanes; column < to; column += 2 * kLanes) {
     max0 = max(max0, load(scores + column));
     max1 = max(max1, load(scores + column + kLanes));
   }
-  const float block_max = reduce_max(max(max0, max1)) * factor;
-  const float old_max = *row.max;
-  const float new_max = old_max > block_max ? old_max : block_max;
-  const float base = new_max == -kInfinity ? 0.0f : new_max;  // a row that saw nothing yet
+  return reduce_max(max(max0, max1));
+}
 
-  const Vec scale = broadcast(factor), offset = broadcast(-base);
+// A row's scores become probabilities 2^(score * scale - offset), as units that the second product
+// reads. Returns their sum.
+HF_DEVICE float exponentiate_row(float* scores, int from, int to, Vec scale, float offset) {
+  const Vec minus = broadcast(-offset);
   Vec sum0 = broadcast(0.0f), sum1 = sum0;
   Unit* units = reinterpret_cast<Unit*>(scores);
+  HF_UNROLL_BY_2
   for (int column = from; column < to; column += 2 * kLanes) {
-    const Vec p0 = exp2(fma(load(scores + column), scale, offset));
-    const Vec p1 = exp2(fma(load(scores + column + kLanes), scale, offset));
+    const Vec p0 = exp2(fma(load(scores + column), scale, minus));
+    const Vec p1 = exp2(fma(load(scores + column + kLanes), scale, minus));
     sum0 = sum0 + p0;
     sum1 = sum1 + p1;
     store_probabilities(units + column / kUnitElements, p0, p1);
   }
-  const float rescale = exp2(broadcast(old_max - base))[0];
-  *row.rescale = rescale;
-  *row.sum = *row.sum * rescale + reduce_add(sum0 + sum1);
-  *row.max = new_max;
+  return reduce_add(sum0 + sum1);
+}
+
+// Scores of `rows` <= kLanes rows become probabilities relative to the rows' running maxima, which
+// are updated with the sums. Scores are in 1 / factor of exponents of two, factor > 0. What is per
+// row is done for all rows at once, and no row waits for the one before it.
+HF_DEVICE void softmax_rows(float* scores, int rows, int from, int to, float factor,
+                            RowStates state) {
+  float row_value[kLanes] = {};
+  for (int row = 0; row < rows; ++row) {
+    row_value[row] = max_of_row(scores + row * Spec::tile_keys, from, to);
+  }
+  const Vec old_max = load_first(state.max, rows);
+  const Vec new_max = max(old_max, load(row_value) * factor);
+  const Vec hidden = broadcast(-kInfinity);
+  const Vec base = new_max == hidden ? broadcast(0.0f) : new_max;  // of a row that saw nothing yet
+  const Vec rescale = exp2(old_max - base);
+  float offset[kLanes];
+  store(offset, base);
+  const Vec scale = broadcast(factor);
+  for (int row = 0; row < rows; ++row) {
+    row_value[row] = exponentiate_row(scores + row * Spec::tile_keys, from, to, scale, offset[row]);
+  }
+  store_first(state.max, new_max, rows);
+  store_first(state.rescale, rescale, rows);
+  store_first(state.sum, fma(load_first(state.sum, rows), rescale, load(row_value)), rows);
 }
 
 }  // namespace hipflash

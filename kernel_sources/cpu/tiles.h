@@ -37,7 +37,8 @@ inline const CpuIsaFacts& cpu_isa_facts(CpuIsa isa) {
 // -ffast-math (masks are infinities). Contraction is off so that compilers agree on roundings.
 constexpr const char* kCpuKernelOptions =
     "-std=c++20 -O3 -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math "
-    "-fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables -fvisibility=hidden -nostdlib -w -Wno-psabi";
+    "-fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables -fvisibility=hidden -nostdlib -w "
+    "-Wno-psabi";
 
 // The best instruction set for tensors of `element`, of those that the processor has.
 inline CpuIsa cpu_isa_for(ElementType element, bool has_avx2_fma_f16c, bool has_avx512_f_bw_dq_vl,
