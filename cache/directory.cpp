@@ -1,7 +1,6 @@
 #include "cache/directory.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "cache/io.h"
+#include "core/format.h"
 #include "core/settings.h"
 
 namespace hipflash::cache {

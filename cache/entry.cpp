@@ -1,6 +1,5 @@
 #include "cache/entry.h"
 
-#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "cache/checksum.h"
 #include "core/fail.h"
+#include "core/format.h"
 
 namespace hipflash::cache {
 namespace {

@@ -1,13 +1,13 @@
 #include "cache/entry_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <cerrno>
 #include <ctime>
 
 #include "cache/directory.h"
 #include "cache/io.h"
+#include "core/format.h"
 
 namespace hipflash::cache {
 namespace {

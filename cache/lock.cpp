@@ -1,7 +1,6 @@
 #include "cache/lock.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "cache/io.h"
+#include "core/format.h"
 
 namespace hipflash::cache {
 namespace {

@@ -1,6 +1,5 @@
 #include "cache/prebuilt.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "cache/entry_file.h"
 #include "cache/io.h"
 #include "core/fail.h"
+#include "core/format.h"
 #include "core/log.h"
 
 namespace hipflash::cache {

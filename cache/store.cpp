@@ -1,7 +1,6 @@
 #include "cache/store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "cache/entry_file.h"
 #include "cache/io.h"
+#include "core/format.h"
 #include "core/log.h"
 
 namespace hipflash::cache {

@@ -48,7 +48,10 @@ if(BUILD_SHARED_LIBS)
     hipflash PRIVATE hipflash_settings hipflash_sodium hipflash_zstd Threads::Threads ${CMAKE_DL_LIBS})
   # The archives become part of the library: their symbols are neither exported nor replaceable, which
   # also is what makes archives without PIC linkable.
-  target_link_options(hipflash PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic-functions)
+  target_link_options(
+    hipflash PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic-functions
+    "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hipflash.map")
+  set_property(TARGET hipflash APPEND PROPERTY LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/hipflash.map")
   if(NOT HIPFLASH_SANITIZE)
     target_link_options(hipflash PRIVATE -Wl,--no-undefined)
   endif()

@@ -1,10 +1,10 @@
-#include <spdlog/fmt/fmt.h>
 
 #include <utility>
 
 #include "api/check.h"
 #include "api/context_impl.h"
 #include "core/fail.h"
+#include "core/format.h"
 #include "verify/reference.h"
 
 namespace hipflash {

@@ -1,8 +1,7 @@
 // One way to fail: throw Error with a formatted sentence.
 #pragma once
 
-#include <spdlog/fmt/fmt.h>
-
+#include "core/format.h"
 #include "hipflash/error.h"
 
 namespace hipflash {

@@ -2,10 +2,10 @@
 // HIPFLASH_LOG_FILE at the first line written; it never throws into the caller.
 #pragma once
 
-#include <spdlog/fmt/fmt.h>
-
 #include <string>
 #include <string_view>
+
+#include "core/format.h"
 
 namespace hipflash {
 

@@ -1,9 +1,8 @@
 #include "plan/cpu_plan.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <sstream>
 
+#include "core/format.h"
 #include "plan/kernel_facts.h"
 #include "platform/cpu/isa.h"
 

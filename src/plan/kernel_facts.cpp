@@ -1,8 +1,8 @@
 #include "plan/kernel_facts.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <iterator>
+
+#include "core/format.h"
 
 namespace hipflash::plan {
 namespace {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -22,6 +21,7 @@
 #include "cache/entry_file.h"
 #include "cache/io.h"
 #include "cache/store.h"
+#include "core/format.h"
 
 namespace hipflash::cache::testing {
 

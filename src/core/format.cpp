@@ -1,0 +1,5 @@
+#include "core/format.h"
+
+#ifdef HIPFLASH_FMT_ONCE
+HIPFLASH_FMT_ONCE()
+#endif
