@@ -57,4 +57,22 @@ endfunction()
 foreach(folder unit cache jit numerics cli)
   hipflash_test_suite(${folder})
 endforeach()
+
+# Every examples/<name>/main.cpp is a program that uses the library as its users do.
+file(GLOB HIPFLASH_EXAMPLES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/main.cpp")
+foreach(source ${HIPFLASH_EXAMPLES})
+  get_filename_component(name "${source}" DIRECTORY)
+  get_filename_component(name "${name}" NAME)
+  add_executable(example_${name} "${source}")
+  target_link_libraries(example_${name} PRIVATE hipflash::hipflash hipflash_settings)
+  set_target_properties(
+    example_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+  if(TARGET hipflash-compile)
+    add_dependencies(example_${name} hipflash-compile)
+  endif()
+  add_test(NAME example.${name} COMMAND example_${name})
+  set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 120 ENVIRONMENT
+                                                  "${HIPFLASH_TEST_ENVIRONMENT}")
+endforeach()
+
 include("${PROJECT_SOURCE_DIR}/tests/install/install.cmake" OPTIONAL)
