@@ -1,47 +1,38 @@
 #include "hipflash/context.h"
 
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "api/check.h"
 #include "api/context_impl.h"
-#include "core/fail.h"
 #include "core/log.h"
 #include "core/settings.h"
+#include "plan/cpu_plan.h"
+#include "plan/gpu_plan.h"
+#include "platform/cpu/cpu_device.h"
 
 namespace hipflash {
 namespace {
 
 constexpr std::size_t kMaxPlans = 4096;
 
-std::string isa_setting(const ContextOptions& options) {
-  return options.cpu_isa.empty() ? setting("HIPFLASH_CPU_ISA") : options.cpu_isa;
-}
-
-std::shared_ptr<platform::CpuDevice> open_device(DeviceId id, const ContextOptions& options) {
-  api::require_device(id);
-  if (options.threads < 0) {
-    fail(ErrorCode::InvalidArgument, "threads = {} must be 0 (one per available CPU) or more",
-         options.threads);
-  }
-  return std::make_shared<platform::CpuDevice>(options.threads, isa_setting(options));
-}
-
-Explanation explanation_of(const plan::CpuPlan& plan, int threads) {
+Explanation explanation_of(const plan::KernelPlan& plan, DeviceId device) {
   Explanation why;
-  why.device = to_string(DeviceId{});
+  why.device = to_string(device);
   why.arch = plan.spec.arch;
   why.family = plan.spec.family;
   why.config = plan.config;
   why.reason = plan.reason + "; " + plan.spec.label;
-  why.work_items = plan.work.items;
+  why.work_items = plan.work_items;
   why.splits = plan.args.splits;
-  why.workspace_bytes = plan.workspace_bytes(threads);
+  why.workspace_bytes = plan.workspace_bytes;
   return why;
 }
 
-Explanation empty_explanation(const std::string& arch) {
+Explanation empty_explanation(const std::string& arch, DeviceId device) {
   Explanation why;
-  why.device = to_string(DeviceId{});
+  why.device = to_string(device);
   why.arch = arch;
   why.family = "none";
   why.reason = "the problem is empty: nothing is launched";
@@ -53,7 +44,8 @@ Explanation empty_explanation(const std::string& arch) {
 
 Context::Impl::Impl(DeviceId id, const ContextOptions& options)
     : provider(api::provider_options(options)),
-      device_(open_device(id, options)),
+      id_(id),
+      device_(api::open_device(id, options)),
       verify_(bool_setting("HIPFLASH_VERIFY")),
       modules_(provider),
       plans_({.count = kMaxPlans}) {}
@@ -65,50 +57,64 @@ Context::Impl::~Impl() {
 const DeviceInfo& Context::Impl::info() {
   std::call_once(info_made_, [this] {
     const platform::DeviceFacts& facts = device_->facts();
-    info_.id = {Platform::cpu, 0};
+    info_.id = id_;
     info_.name = facts.name;
     info_.arch = facts.arch;
     info_.compute_units = facts.compute_units;
     info_.memory_bytes = facts.memory_bytes;
     info_.notes = facts.notes;
-    const jit::CompilerState compiler = provider.compiler_state(jit::CompilerKind::host);
+    const jit::CompilerState compiler = provider.compiler_state(compiler_kind());
     info_.compiler = compiler.description;
     if (!compiler.available) {
-      info_.notes.push_back("no compiler (" + compiler.trouble +
-                            "): prebuilt general kernels serve");
+      info_.notes.push_back("no compiler (" + compiler.trouble + "): prebuilt kernels serve");
     }
   });
   return info_;
 }
 
-plan::CpuPlan Context::Impl::choose(const Problem& problem) {
+jit::CompilerKind Context::Impl::compiler_kind() const noexcept {
+  switch (id_.platform) {
+    case Platform::hip:
+      return jit::CompilerKind::hiprtc;
+    case Platform::cuda:
+      return jit::CompilerKind::nvrtc;
+    case Platform::cpu:
+      break;
+  }
+  return jit::CompilerKind::host;
+}
+
+plan::KernelPlan Context::Impl::choose(const Problem& problem) {
+  if (id_.platform != Platform::cpu) return plan::plan_gpu(problem, device_->facts());
   const int threads = device_->facts().compute_units;
-  plan::CpuPlan special = plan::plan_cpu(problem, device_->isa(), threads);
+  const CpuIsa isa = static_cast<const platform::CpuDevice&>(*device_).isa();
+  plan::KernelPlan special = plan::plan_cpu(problem, isa, threads);
   // A sealed context is for serving: there the missing kernel is to be seen, not replaced.
   if (provider.sealed() || provider.options().strict || provider.find(special.spec)) {
     return special;
   }
-  plan::CpuPlan general = plan::plan_cpu(problem, device_->isa(), threads, plan::Kernel::general);
+  plan::KernelPlan general = plan::plan_cpu(problem, isa, threads, plan::Kernel::general);
   return provider.find(general.spec) ? general : special;
 }
 
 std::shared_ptr<Plan::Impl> Context::Impl::make_plan(const Problem& problem) {
   auto made = std::make_shared<Plan::Impl>();
   made->problem = problem;
-  made->device = device_;
+  made->device = id_;
   made->verify = verify_;
   made->empty = api::is_empty(problem);
   if (made->empty) {
-    made->explanation = empty_explanation(device_->facts().arch);
+    made->explanation = empty_explanation(device_->facts().arch, id_);
     return made;
   }
-  made->cpu = choose(problem);
-  const jit::LoadedModule loaded = modules_.get(*device_, made->cpu.spec);
-  made->module = std::static_pointer_cast<const platform::CpuModule>(loaded.module);
+  const plan::KernelPlan chosen = choose(problem);
+  const jit::LoadedModule loaded = modules_.get(*device_, chosen.spec);
+  made->args = chosen.args;
+  made->runner = device_->prepare(loaded.module, chosen.launch);
   made->tier = api::public_tier(loaded.tier);
   made->compile_ms = loaded.compile_ms;
   made->load_ms = loaded.load_ms;
-  made->explanation = explanation_of(made->cpu, device_->facts().compute_units);
+  made->explanation = explanation_of(chosen, id_);
   made->explanation.key = loaded.key;
   made->explanation.tier = to_string(made->tier);
   return made;
@@ -124,9 +130,9 @@ std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem) {
 
 Explanation Context::Impl::explain(const Problem& problem) {
   api::check_problem(problem);
-  if (api::is_empty(problem)) return empty_explanation(device_->facts().arch);
-  const plan::CpuPlan chosen = choose(problem);
-  Explanation why = explanation_of(chosen, device_->facts().compute_units);
+  if (api::is_empty(problem)) return empty_explanation(device_->facts().arch, id_);
+  const plan::KernelPlan chosen = choose(problem);
+  Explanation why = explanation_of(chosen, id_);
   why.key = provider.key(chosen.spec);
   const auto tier = provider.find(chosen.spec);
   if (!tier) {
@@ -155,6 +161,8 @@ void Context::Impl::prefetch(std::vector<Problem> problems, Progress progress) {
         plan(problems[done]);
       } catch (const Error& caught) {
         error = caught;
+      } catch (const std::exception& caught) {
+        error = Error(ErrorCode::Internal, caught.what());
       }
       if (error) log(LogLevel::warn, "prefetch: {}", error->what());
       if (progress) progress(done + 1, problems.size(), error ? &*error : nullptr);

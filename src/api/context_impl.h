@@ -11,24 +11,24 @@
 #include "jit/code_provider.h"
 #include "jit/lru.h"
 #include "jit/module_cache.h"
-#include "plan/cpu_plan.h"
-#include "platform/cpu/cpu_device.h"
+#include "plan/kernel_plan.h"
+#include "platform/device.h"
 
 namespace hipflash {
 
-// A plan keeps its device and module alive, so it may outlive its Context.
+// A plan keeps its module alive, so it may outlive its Context.
 struct Plan::Impl {
   Problem problem;
   bool empty = false;   // nothing to launch
   bool verify = false;  // HIPFLASH_VERIFY
-  std::shared_ptr<const platform::CpuDevice> device;
-  std::shared_ptr<const platform::CpuModule> module;
-  plan::CpuPlan cpu;
+  DeviceId device;
+  AttentionArgs args = {};  // pointers are null
+  std::unique_ptr<const platform::Runner> runner;
   Tier tier = Tier::memory;
   double compile_ms = 0.0, load_ms = 0.0;
   Explanation explanation;
 
-  void run(const TensorPointers& tensors) const;
+  void run(const TensorPointers& tensors, Stream stream) const;
 };
 
 struct Context::Impl {
@@ -47,9 +47,11 @@ struct Context::Impl {
   std::shared_ptr<Plan::Impl> make_plan(const Problem& problem);
   // What will serve the problem: the specialized kernel, or the general one where the specialized
   // one is not to be had and cannot be compiled.
-  plan::CpuPlan choose(const Problem& problem);
+  plan::KernelPlan choose(const Problem& problem);
+  jit::CompilerKind compiler_kind() const noexcept;
 
-  const std::shared_ptr<platform::CpuDevice> device_;
+  const DeviceId id_;
+  const std::unique_ptr<platform::Device> device_;
   const bool verify_;
   jit::ModuleCache modules_;
   jit::Lru<Problem, Plan::Impl, ProblemHash> plans_;
@@ -66,8 +68,11 @@ jit::ProviderOptions provider_options(const ContextOptions& options);
 
 Tier public_tier(jit::Tier tier) noexcept;
 
-// Throws Error(NoDevice) unless the platform is built and the device exists.
-void require_device(DeviceId id);
+// Throws Error(NoDevice) with the reason if the device is not there.
+std::unique_ptr<platform::Device> open_device(DeviceId id, const ContextOptions& options);
+
+// Throws Error(Internal) naming the kernel if the result of a call is wrong (HIPFLASH_VERIFY).
+void verify_result(const Plan::Impl& plan, const TensorPointers& tensors);
 
 }  // namespace api
 }  // namespace hipflash

@@ -1,50 +1,33 @@
+#include <spdlog/fmt/fmt.h>
 
 #include <utility>
 
 #include "api/check.h"
 #include "api/context_impl.h"
-#include "core/fail.h"
-#include "core/format.h"
-#include "verify/reference.h"
 
 namespace hipflash {
-namespace {
 
-// HIPFLASH_VERIFY: at most this many queries of each head are held against the reference.
-constexpr std::int64_t kVerifiedQueries = 256;
-
-void verify_result(const Plan::Impl& plan, const TensorPointers& tensors) {
-  verify::ReferenceOptions options;
-  options.queries = verify::sample_queries(plan.problem.seq_q, kVerifiedQueries);
-  const verify::Verdict verdict = verify::check(plan.problem, tensors, options);
-  if (verdict.ok()) return;
-  fail(ErrorCode::Internal, "HIPFLASH_VERIFY: kernel {} ({}; key {}) gave a wrong result: {}",
-       plan.explanation.family, plan.explanation.reason, plan.explanation.key, verdict.text());
-}
-
-}  // namespace
-
-void Plan::Impl::run(const TensorPointers& tensors) const {
+void Plan::Impl::run(const TensorPointers& tensors, Stream stream) const {
   if (empty) return;
   api::check_pointers(problem, tensors);
-  AttentionArgs args = cpu.args;
-  args.q = tensors.q;
-  args.k = tensors.k;
-  args.v = tensors.v;
-  args.out = tensors.out;
+  AttentionArgs call = args;
+  call.q = tensors.q;
+  call.k = tensors.k;
+  call.v = tensors.v;
+  call.out = tensors.out;
   const Features& has = problem.features;
-  args.lse = has.lse ? tensors.lse : nullptr;
-  args.bias = has.bias ? tensors.bias : nullptr;
-  args.mask = has.mask ? static_cast<const unsigned char*>(tensors.mask) : nullptr;
-  args.alibi = has.alibi ? tensors.alibi : nullptr;
-  device->run(*module, args, cpu.work, cpu.partial_bytes);
-  if (verify) verify_result(*this, tensors);
+  call.lse = has.lse ? tensors.lse : nullptr;
+  call.bias = has.bias ? tensors.bias : nullptr;
+  call.mask = has.mask ? static_cast<const unsigned char*>(tensors.mask) : nullptr;
+  call.alibi = has.alibi ? tensors.alibi : nullptr;
+  runner->run(call, stream);
+  if (verify) api::verify_result(*this, tensors);
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-void Plan::run(const TensorPointers& tensors, Stream) const {
-  impl_->run(tensors);
+void Plan::run(const TensorPointers& tensors, Stream stream) const {
+  impl_->run(tensors, stream);
 }
 const Problem& Plan::problem() const noexcept {
   return impl_->problem;

@@ -3,7 +3,10 @@
 #include "api/check.h"
 #include "api/context_impl.h"
 #include "core/fail.h"
+#include "plan/cpu_plan.h"
+#include "plan/gpu_plan.h"
 #include "platform/cpu/isa.h"
+#include "platform/cpu/thread_pool.h"
 
 namespace hipflash {
 namespace {
@@ -24,7 +27,9 @@ CpuIsa isa_of(const std::string& arch) {
     if (arch == name) return isa;
     known += (known.empty() ? "" : ", ") + name;
   }
-  fail(ErrorCode::InvalidArgument, "arch = \"{}\" must be one of {}", arch, known);
+  fail(ErrorCode::InvalidArgument,
+       "arch = \"{}\" must be one of {}, or an architecture of a GPU (gfx..., sm_...)", arch,
+       known);
 }
 
 CompiledKernel compile(jit::CodeProvider& provider, const jit::Spec& spec) {
@@ -44,6 +49,10 @@ std::vector<std::string> cpu_architectures() {
 CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
                              const ContextOptions& options) {
   api::check_problem(problem);
+  jit::CodeProvider provider(api::provider_options(options));
+  if (arch.rfind("gfx", 0) == 0 || arch.rfind("sm_", 0) == 0) {
+    return compile(provider, plan::plan_gpu(problem, plan::facts_of_architecture(arch)).spec);
+  }
   const CpuIsa isa = isa_of(arch);
   const auto element = static_cast<ElementType>(problem.dtype);
   if (platform::isa_for(isa, element) != isa) {
@@ -51,7 +60,6 @@ CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
          to_string(problem.dtype), platform::arch_of(platform::isa_for(isa, element)));
   }
   const int threads = options.threads > 0 ? options.threads : platform::available_cpus();
-  jit::CodeProvider provider(api::provider_options(options));
   return compile(provider, plan::plan_cpu(problem, isa, threads).spec);
 }
 

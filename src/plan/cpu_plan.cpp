@@ -38,7 +38,7 @@ jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
   return cpu_spec(isa, general_facts(element), cpu_default_tile(isa, element, 0, 0));
 }
 
-CpuPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel) {
+KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel) {
   const MaskBounds bounds = mask_bounds(problem);
   KernelFacts facts = facts_of(problem, bounds);
   const CpuIsa isa = platform::isa_for(best, facts.element);
@@ -47,25 +47,36 @@ CpuPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel
       general ? cpu_default_tile(isa, facts.element, 0, 0)
               : cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim);
 
-  CpuPlan plan;
+  KernelPlan plan;
   plan.args = arguments_of(problem, bounds);
   plan.args.splits = cpu_key_splits(plan.args, tile, threads);
-  plan.work = plan_cpu_work(plan.args, tile, threads);
-  if (plan.args.splits > 1) {
-    const auto rows = static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seq_q);
-    plan.partial_bytes = static_cast<std::size_t>(plan.args.splits) * rows *
-                         (static_cast<std::size_t>(problem.value_head_dim) + 1) * sizeof(float);
-  }
+  platform::CpuLaunch launch;
+  launch.work = plan_cpu_work(plan.args, tile, threads);
+  launch.partial_bytes = partial_bytes(plan.args);
   facts.split_keys = plan.args.splits > 1;
+  plan.launch = launch;
+  plan.work_items = launch.work.items;
+  plan.workspace_bytes =
+      static_cast<std::size_t>(launch.work.scratch_bytes) * static_cast<std::size_t>(threads) +
+      launch.partial_bytes;
   plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, tile);
   plan.config = fmt::format(
       "isa={} tile_queries={} tile_keys={} micro_rows={} micro_vectors={} rows_per_item={} "
       "threads={}",
       cpu_isa_facts(isa).name, tile.tile_queries, tile.tile_keys, tile.micro_rows,
-      tile.micro_vectors, plan.work.rows_per_item, threads);
+      tile.micro_vectors, launch.work.rows_per_item, threads);
   plan.reason = general ? "general kernel: there is no specialized one and no compiler to make it"
                         : fmt::format("built-in default for {}", cpu_isa_facts(isa).name);
   return plan;
+}
+
+std::size_t partial_bytes(const AttentionArgs& args) noexcept {
+  if (args.splits <= 1) return 0;
+  const std::size_t rows = static_cast<std::size_t>(args.batch) *
+                           static_cast<std::size_t>(args.heads_q) *
+                           static_cast<std::size_t>(args.seq_q);
+  return static_cast<std::size_t>(args.splits) * rows *
+         (static_cast<std::size_t>(args.value_head_dim) + 1) * sizeof(float);
 }
 
 }  // namespace hipflash::plan

@@ -3,12 +3,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "common/attention_args.h"
 #include "jit/spec.h"
+#include "platform/launch.h"
 
 namespace hipflash::platform {
 
@@ -46,6 +45,9 @@ class Device {
   // Loads a code object; throws Error(LaunchFailed) if the device refuses it. Such a code object is
   // then treated as a cache miss.
   virtual std::shared_ptr<Module> load(const jit::CodeObject& code) = 0;
+
+  // What runs a module that this device has loaded. It keeps the module, but not the device, alive.
+  virtual std::unique_ptr<Runner> prepare(std::shared_ptr<Module> module, const Launch& launch) = 0;
 };
 
 }  // namespace hipflash::platform

@@ -104,10 +104,11 @@ TEST(CpuPlan, SplitsKeysOnlyWhenThreadsWouldIdle) {
   Problem p = problem(1, 100000);
   p.heads_q = p.heads_kv = 1;
   p.set_dense_bshd();
-  const CpuPlan few = plan_cpu(p, CpuIsa::avx512, 8);
+  const KernelPlan few = plan_cpu(p, CpuIsa::avx512, 8);
+  const auto& launch = std::get<platform::CpuLaunch>(few.launch);
   EXPECT_GT(few.args.splits, 1);
-  EXPECT_GT(few.partial_bytes, 0u);
-  EXPECT_GT(few.work.merge_items, 0);
+  EXPECT_GT(launch.partial_bytes, 0u);
+  EXPECT_GT(launch.work.merge_items, 0);
   EXPECT_EQ(plan_cpu(problem(4096, 4096), CpuIsa::avx512, 8).args.splits, 1);
 }
 
@@ -120,8 +121,9 @@ TEST(CpuPlan, ScratchStaysUnderFourMegabytesPerThread) {
           p.dtype = dtype;
           p.heads_q = 32;
           p.head_dim = p.value_head_dim = dim;
-          const CpuPlan plan = plan_cpu(p, isa, 2);
-          EXPECT_LT(plan.work.scratch_bytes, 4 << 20) << dim << " " << seq;
+          const KernelPlan plan = plan_cpu(p, isa, 2);
+          EXPECT_LT(std::get<platform::CpuLaunch>(plan.launch).work.scratch_bytes, 4 << 20)
+              << dim << " " << seq;
         }
       }
     }

@@ -75,7 +75,8 @@ CpuModule::CpuModule(std::span<const std::byte> bytes)
 CpuDevice::CpuDevice(int threads, const std::string& isa)
     : isa_(choose_isa(isa)),
       facts_(cpu_facts(threads, isa_)),
-      pool_([n = facts_.compute_units] { return std::make_unique<ThreadPool>(n); }) {}
+      pool_(std::make_shared<jit::ForkLocal<ThreadPool>>(
+          [n = facts_.compute_units] { return std::make_unique<ThreadPool>(n); })) {}
 
 std::shared_ptr<Module> CpuDevice::load(const jit::CodeObject& code) {
   return std::make_shared<CpuModule>(code.bytes);
@@ -100,33 +101,49 @@ void run_item(void* context, std::int64_t item) {
   call.entry(call.args, call.work, item, scratch);
 }
 
-}  // namespace
+// Runs all items of a call, and of its merge, on the library's threads; returns when done.
+class CpuRunner final : public Runner {
+ public:
+  CpuRunner(std::shared_ptr<const CpuModule> module,
+            std::shared_ptr<jit::ForkLocal<ThreadPool>> pool, const CpuLaunch& launch)
+      : module_(std::move(module)), pool_(std::move(pool)), launch_(launch) {}
 
-void CpuDevice::run(const CpuModule& module, AttentionArgs args, const CpuWork& work,
-                    std::size_t partial_bytes) const {
-  if (partial_bytes > 0) {
-    auto* const partials = static_cast<float*>(thread_partials.reserve(partial_bytes));
-    if (!partials) {
-      fail(ErrorCode::OutOfMemory, "{} bytes for the partial results of {} key splits",
-           partial_bytes, args.splits);
+  void run(AttentionArgs args, Stream) const override {
+    if (launch_.partial_bytes > 0) {
+      auto* const partials = static_cast<float*>(thread_partials.reserve(launch_.partial_bytes));
+      if (!partials) {
+        fail(ErrorCode::OutOfMemory, "{} bytes for the partial results of {} key splits",
+             launch_.partial_bytes, args.splits);
+      }
+      place_partials(args, partials);
     }
-    args.partial_lse = partials;
-    args.partial_out =
-        partials + static_cast<long long>(args.splits) * args.batch * args.heads_q * args.seq_q;
+    run_all(module_->forward, args, launch_.work.items);
+    if (launch_.work.merge_items > 0) run_all(module_->merge, args, launch_.work.merge_items);
   }
-  const auto run_all = [&](CpuModule::Entry entry, std::int64_t items) {
-    Call call{entry, &args, &work};
+
+ private:
+  void run_all(CpuModule::Entry entry, const AttentionArgs& args, std::int64_t items) const {
+    Call call{entry, &args, &launch_.work};
     if (items == 1) {
       run_item(&call, 0);
     } else {
-      pool_->run(items, run_item, &call);
+      (*pool_)->run(items, run_item, &call);
     }
     if (call.out_of_memory) {
-      fail(ErrorCode::OutOfMemory, "{} bytes of scratch for a thread", work.scratch_bytes);
+      fail(ErrorCode::OutOfMemory, "{} bytes of scratch for a thread", launch_.work.scratch_bytes);
     }
-  };
-  run_all(module.forward, work.items);
-  if (work.merge_items > 0) run_all(module.merge, work.merge_items);
+  }
+
+  std::shared_ptr<const CpuModule> module_;
+  std::shared_ptr<jit::ForkLocal<ThreadPool>> pool_;
+  CpuLaunch launch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> CpuDevice::prepare(std::shared_ptr<Module> module, const Launch& launch) {
+  return std::make_unique<CpuRunner>(std::static_pointer_cast<const CpuModule>(module), pool_,
+                                     std::get<CpuLaunch>(launch));
 }
 
 }  // namespace hipflash::platform

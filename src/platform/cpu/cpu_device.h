@@ -31,16 +31,12 @@ class CpuDevice final : public Device {
   CpuIsa isa() const noexcept { return isa_; }
   std::shared_ptr<Module> load(const jit::CodeObject& code) override;
 
-  // Runs all items of a call, and of its merge, on the library's threads; returns when done.
-  // `partial_bytes` is the size of the partial results of a call that splits its keys.
-  // Throws Error(OutOfMemory) before anything is written.
-  void run(const CpuModule& module, AttentionArgs args, const CpuWork& work,
-           std::size_t partial_bytes) const;
+  std::unique_ptr<Runner> prepare(std::shared_ptr<Module> module, const Launch& launch) override;
 
  private:
   CpuIsa isa_;
   DeviceFacts facts_;
-  jit::ForkLocal<ThreadPool> pool_;
+  std::shared_ptr<jit::ForkLocal<ThreadPool>> pool_;
 };
 
 }  // namespace hipflash::platform

@@ -1,0 +1,103 @@
+// HIPFLASH_VERIFY: every result is held against the float64 reference.
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+#include "api/context_impl.h"
+#include "core/fail.h"
+#include "platform/gpu/driver.h"
+#include "verify/reference.h"
+
+namespace hipflash::api {
+namespace {
+
+// At most this many queries of each head are looked at.
+constexpr std::int64_t kVerifiedQueries = 256;
+
+struct Extent {
+  std::int64_t size, stride;
+};
+
+// Host copies of device tensors, addressed like the originals.
+class HostCopies {
+ public:
+  HostCopies(platform::GpuDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+
+  // `data` is the element at index 0 of a tensor with these extents. Returns its host twin.
+  const void* copy(const void* data, std::size_t element, std::initializer_list<Extent> extents) {
+    std::int64_t low = 0, high = 0;  // offsets of the first and last element
+    for (const auto [size, stride] : extents) {
+      if (size == 0 || !data) return nullptr;
+      (stride < 0 ? low : high) += (size - 1) * stride;
+    }
+    const std::int64_t first = low * static_cast<std::int64_t>(element);
+    auto& bytes = copies_.emplace_back(static_cast<std::size_t>(high - low + 1) * element);
+    driver_.copy_from_device(ordinal_, bytes.data(), static_cast<const std::byte*>(data) + first,
+                             bytes.size());
+    return bytes.data() - first;
+  }
+
+ private:
+  platform::GpuDriver& driver_;
+  int ordinal_;
+  std::vector<std::vector<std::byte>> copies_;
+};
+
+TensorPointers host_twins(HostCopies& copies, const Problem& p, const TensorPointers& t) {
+  const std::size_t element = size_of(p.dtype);
+  const auto rows = [&](const void* data, const Strides& s, std::int64_t seq, std::int64_t heads,
+                        std::int64_t dim) {
+    return copies.copy(data, element,
+                       {{p.batch, s.batch}, {seq, s.seq}, {heads, s.head}, {dim, 1}});
+  };
+  const auto cells = [&](const void* data, std::size_t size, const ScoreStrides& s) {
+    return copies.copy(
+        data, size,
+        {{p.batch, s.batch}, {p.heads_q, s.head}, {p.seq_q, s.query}, {p.seq_k, s.key}});
+  };
+  TensorPointers host;
+  host.q = rows(t.q, p.q, p.seq_q, p.heads_q, p.head_dim);
+  host.k = rows(t.k, p.k, p.seq_k, p.heads_kv, p.head_dim);
+  host.v = rows(t.v, p.v, p.seq_k, p.heads_kv, p.value_head_dim);
+  host.out = const_cast<void*>(rows(t.out, p.out, p.seq_q, p.heads_q, p.value_head_dim));
+  if (p.features.lse) {
+    host.lse = static_cast<float*>(const_cast<void*>(
+        copies.copy(t.lse, sizeof(float),
+                    {{p.batch, p.lse.batch}, {p.seq_q, p.lse.seq}, {p.heads_q, p.lse.head}})));
+  }
+  if (p.features.bias) host.bias = cells(t.bias, size_of(p.bias_dtype), p.bias);
+  if (p.features.mask) host.mask = cells(t.mask, 1, p.mask);
+  if (p.features.alibi) {
+    host.alibi = static_cast<const float*>(
+        copies.copy(t.alibi, sizeof(float),
+                    {{p.batch, p.alibi_batch_stride}, {p.heads_q, p.alibi_head_stride}}));
+  }
+  return host;
+}
+
+verify::Verdict check_on_host(const Problem& problem, const TensorPointers& tensors) {
+  verify::ReferenceOptions options;
+  options.queries = verify::sample_queries(problem.seq_q, kVerifiedQueries);
+  return verify::check(problem, tensors, options);
+}
+
+verify::Verdict check(const Plan::Impl& plan, const TensorPointers& tensors) {
+  if (plan.device.platform == Platform::cpu) return check_on_host(plan.problem, tensors);
+  platform::GpuDriver& driver = platform::gpu_driver(
+      plan.device.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda);
+  driver.synchronize(plan.device.ordinal);
+  HostCopies copies(driver, plan.device.ordinal);
+  return check_on_host(plan.problem, host_twins(copies, plan.problem, tensors));
+}
+
+}  // namespace
+
+void verify_result(const Plan::Impl& plan, const TensorPointers& tensors) {
+  const verify::Verdict verdict = check(plan, tensors);
+  if (verdict.ok()) return;
+  fail(ErrorCode::Internal, "HIPFLASH_VERIFY: kernel {} ({}; key {}) gave a wrong result: {}",
+       plan.explanation.family, plan.explanation.reason, plan.explanation.key, verdict.text());
+}
+
+}  // namespace hipflash::api

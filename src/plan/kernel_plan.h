@@ -1,0 +1,26 @@
+// What solves a Problem on a device: a Spec, its arguments and how it is launched.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/attention_args.h"
+#include "hipflash/problem.h"
+#include "jit/spec.h"
+#include "platform/device.h"
+
+namespace hipflash::plan {
+
+struct KernelPlan {
+  jit::Spec spec;
+  AttentionArgs args = {};  // pointers are null
+  platform::Launch launch;
+  long long work_items = 0;         // GPU blocks or CPU work items
+  std::size_t workspace_bytes = 0;  // memory beyond inputs and outputs
+  std::string config, reason;       // for explain
+};
+
+// Bytes of the partial results of args.splits parts of the keys; 0 for one part.
+std::size_t partial_bytes(const AttentionArgs& args) noexcept;
+
+}  // namespace hipflash::plan

@@ -1,0 +1,57 @@
+// How a planned kernel is launched, and what launches it.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <variant>
+
+#include "common/attention_args.h"
+#include "cpu/work.h"
+#include "gpu/tiles_nv.h"
+#include "hipflash/device.h"
+
+namespace hipflash::platform {
+
+struct LaunchShape {
+  unsigned blocks = 0;  // one-dimensional grid; 0: not launched
+  unsigned threads = 0;
+  unsigned shared_bytes = 0;  // dynamic
+};
+
+struct CpuLaunch {
+  CpuWork work = {};
+  std::size_t partial_bytes = 0;  // partial results of split keys
+};
+
+struct GpuLaunch {
+  LaunchShape forward, merge;
+  std::size_t partial_bytes = 0;
+  // Families that hand out pieces of work: blocks of `forward` when the counter cannot be used.
+  unsigned pieces = 0;
+  // The wgmma family takes tensor maps of Q, K and V after the arguments.
+  std::optional<Sm90Tile> tensor_maps;
+  bool bf16 = false;  // element type of the tensor maps; else f16
+};
+
+// Lays the partial results of split keys out in `memory`: all LSEs, then all outputs.
+inline void place_partials(AttentionArgs& args, float* memory) {
+  args.partial_lse = memory;
+  args.partial_out =
+      memory + static_cast<long long>(args.splits) * args.batch * args.heads_q * args.seq_q;
+}
+
+using Launch = std::variant<CpuLaunch, GpuLaunch>;
+
+// A loaded kernel with its launch: runs any number of times, from any thread.
+class Runner {
+ public:
+  Runner() = default;
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+  virtual ~Runner() = default;
+
+  // `args` has the call's pointers. On a GPU this enqueues on the stream; on the CPU it computes.
+  virtual void run(AttentionArgs args, Stream stream) const = 0;
+};
+
+}  // namespace hipflash::platform
