@@ -6,6 +6,7 @@
 // its output, which stays in the second-level cache. Blocks that no query sees are skipped; only
 // blocks at the edge of the mask are masked.
 #include "cpu/chunk.h"
+#include "cpu/few_rows.h"
 #include "cpu/microkernels.h"
 #include "cpu/pack.h"
 #include "cpu/softmax.h"
@@ -145,6 +146,27 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
   }
 }
 
+// All rows of a chunk of at most Rows <= kFewRows rows against one block of keys in place.
+template <int Rows>
+HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
+                               const Buffers& buffers, int first_key, int keys, float factor) {
+  few_rows_scores<Rows>(args, chunk, reinterpret_cast<const float*>(buffers.queries), first_key,
+                        keys, buffers.scores);
+  const int to = round_up(keys, kColumnStep);
+  const KeyRange every =
+      keys_seen_by_all(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
+  const bool edge = every.first > first_key || every.end < first_key + to || keys < to;
+  softmax_block(args, chunk, buffers.state, 0, chunk.rows, {0, to, keys, edge}, first_key, keys,
+                factor, buffers.scores);
+  for (int row = chunk.rows; row < Rows; ++row) {  // rows that do not exist see nothing
+    for (int i = 0; i < to; i += kLanes) {
+      store(buffers.scores + row * Spec::tile_keys + i, broadcast(0.0f));
+    }
+  }
+  few_rows_output<Rows>(args, chunk, buffers.scores, first_key, keys, buffers.state.rescale,
+                        buffers.output, buffers.output_stride);
+}
+
 // A finished row: output / sum and the logarithm of the sum of exponentials.
 HF_DEVICE void write_row(const AttentionArgs& args, const Chunk& chunk, int row,
                          const float* output, float max, float sum) {
@@ -193,7 +215,8 @@ HF_DEVICE KeyRange keys_of_split(const AttentionArgs& args, const Chunk& chunk) 
 
 HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffers& buffers) {
   chunk.keys = keys_of_split(args, chunk);
-  const int padded_rows = round_up(chunk.rows, Spec::micro_rows);
+  const int padded_rows =
+      chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kFewRows), Spec::micro_rows);
   for (int row = 0; row < padded_rows; ++row) {
     buffers.state.max[row] = -kInfinity;
     buffers.state.sum[row] = 0.0f;
@@ -211,15 +234,27 @@ HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffer
   float factor = scale * sign;
   if (factor < 1e-30f) factor = 1e-30f;
 
-  if (chunk.keys.first < chunk.keys.end) pack_queries(args, chunk, sign, buffers.queries);
-  for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
-    const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
-    pack_keys(args, chunk, key, keys, round_up(keys, kColumnStep), buffers.keys);
-    pack_values(args, chunk, key, keys, buffers.values);
-    const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
-    for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
-      prefetch_keys(args, chunk, key + keys, next_keys, row, chunk.rows);
-      attend_block(args, chunk, buffers, row, key, keys, factor);
+  if (chunk.rows <= kFewRows) {
+    convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
+    for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
+      const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+      if (chunk.rows == 1) {
+        attend_few_rows<1>(args, chunk, buffers, key, keys, factor);
+      } else {
+        attend_few_rows<kFewRows>(args, chunk, buffers, key, keys, factor);
+      }
+    }
+  } else if (chunk.keys.first < chunk.keys.end) {
+    pack_queries(args, chunk, sign, buffers.queries);
+    for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
+      const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+      pack_keys(args, chunk, key, keys, round_up(keys, kColumnStep), buffers.keys);
+      pack_values(args, chunk, key, keys, buffers.values);
+      const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
+      for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
+        prefetch_keys(args, chunk, key + keys, next_keys, row, chunk.rows);
+        attend_block(args, chunk, buffers, row, key, keys, factor);
+      }
     }
   }
 

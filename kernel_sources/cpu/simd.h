@@ -110,6 +110,14 @@ HF_DEVICE void store_probabilities(Unit* p, Vec a, Vec b) {
 }
 #endif
 
+// A probability written by store_probabilities, counted from the row's first.
+HF_DEVICE float probability_at(const float* row, int i) {
+  if constexpr (kUnitElements == 1) return row[i];
+  Bf16 p;
+  __builtin_memcpy(&p, reinterpret_cast<const char*>(row) + i * 2, 2);
+  return to_float(p);
+}
+
 // Rows become columns: element (i, j) of the square moves to (j, i).
 HF_DEVICE void transpose(Vec (&rows)[kLanes]) {
   HF_UNROLL for (int step = 1; step < kLanes; step *= 2) {
