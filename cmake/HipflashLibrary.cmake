@@ -21,8 +21,9 @@ list(FILTER HIPFLASH_SOURCES EXCLUDE REGEX "_main\\.cpp$")  # programs, not libr
 add_library(hipflash_objects OBJECT ${HIPFLASH_SOURCES} ${HIPFLASH_EMBEDDED_SOURCES})
 target_include_directories(
   hipflash_objects
-  PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/kernel_sources"
-         "${PROJECT_SOURCE_DIR}")
+  PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+# The headers that kernels and plans share are written for kernel compilers, with their own habits.
+target_include_directories(hipflash_objects SYSTEM PUBLIC "${PROJECT_SOURCE_DIR}/kernel_sources")
 target_compile_definitions(
   hipflash_objects
   PUBLIC HIPFLASH_VERSION="${PROJECT_VERSION}"
@@ -74,6 +75,9 @@ endif()
 add_library(hipflash_internal STATIC $<TARGET_OBJECTS:hipflash_objects>)
 target_include_directories(
   hipflash_internal PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(
+  hipflash_internal SYSTEM
+  PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_SYSTEM_INCLUDE_DIRECTORIES>)
 target_compile_definitions(
   hipflash_internal PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_COMPILE_DEFINITIONS>)
 target_link_libraries(

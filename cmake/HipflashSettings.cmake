@@ -11,8 +11,12 @@ endif()
 add_library(hipflash_settings INTERFACE)
 target_compile_features(hipflash_settings INTERFACE cxx_std_20)
 target_compile_options(
-  hipflash_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                              -Wold-style-cast -Wimplicit-fallthrough)
+  hipflash_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wimplicit-fallthrough
+                              $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees uninitialized values in optionals that hold none.
+  target_compile_options(hipflash_settings INTERFACE -Wno-maybe-uninitialized)
+endif()
 target_compile_options(hipflash_settings INTERFACE $<$<BOOL:${HIPFLASH_WARNINGS_AS_ERRORS}>:-Werror>)
 
 if(HIPFLASH_SANITIZE)
