@@ -1,0 +1,54 @@
+// The CDNA kernel text compiled for the host with one Spec. A file that includes this defines
+// HF_HOST_KERNEL, the name of the kernel, and HF_HOST_SPEC, the members of `struct Spec`;
+// everything in the text then has that name, so that many such files make one program.
+#include "host_registry.h"
+
+#define HF_JOIN_AGAIN(a, b) a##b
+#define HF_JOIN(a, b) HF_JOIN_AGAIN(a, b)
+#define HF_QUOTE_AGAIN(a) #a
+#define HF_QUOTE(a) HF_QUOTE_AGAIN(a)
+#define hipflash HF_JOIN(hipflash_, HF_HOST_KERNEL)
+#define attention_forward HF_JOIN(attention_forward_, HF_HOST_KERNEL)
+#define attention_merge HF_JOIN(attention_merge_, HF_HOST_KERNEL)
+
+#include "common/attention_args.h"
+namespace hipflash {
+struct Spec {
+  HF_HOST_SPEC
+};
+}  // namespace hipflash
+#include "gpu/attention_forward.hip"
+
+namespace hipflash {
+namespace host {
+int thread_id() {
+  return host_lanes::thread_id();
+}
+int block_id() {
+  return host_lanes::block_id();
+}
+char* shared_memory(int bytes) {
+  return host_lanes::shared_memory(bytes);
+}
+void barrier() {
+  host_lanes::barrier();
+}
+const char* exchange(const void* mine, int bytes) {
+  return host_lanes::exchange(mine, bytes);
+}
+}  // namespace host
+
+namespace {
+AttentionArgs arguments(const void* bytes) {  // the same struct by another name
+  AttentionArgs args;
+  std::memcpy(static_cast<void*>(&args), bytes, sizeof(args));
+  return args;
+}
+const cdna_test::HostKernel registered(
+    {HF_QUOTE(HF_HOST_KERNEL), static_cast<int>(Spec::element), Spec::head_dim,
+     Spec::value_head_dim, Spec::window_left, Spec::window_right, Spec::softcap, Spec::alibi,
+     Spec::bias, Spec::mask, Spec::split_keys, Spec::aligned, kThreads, kBlockQueries,
+     [](const void* args) { attention_forward(arguments(args)); },
+     [](const void* args) { attention_merge(arguments(args)); }});
+}  // namespace
+}  // namespace hipflash

@@ -1,0 +1,26 @@
+// Host builds of the kernel text that this program holds.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "host_lanes.h"
+
+namespace cdna_test {
+
+struct HostKernelFacts {
+  std::string name;
+  int element, head_dim, value_head_dim;  // head dims 0: from the arguments
+  bool window_left, window_right, softcap, alibi, bias, mask, split_keys, aligned;
+  int threads, queries;                             // of a block
+  std::function<void(const void*)> forward, merge;  // one lane; AttentionArgs
+};
+
+std::vector<HostKernelFacts>& host_kernels();
+
+struct HostKernel {
+  explicit HostKernel(HostKernelFacts facts) { host_kernels().push_back(std::move(facts)); }
+};
+
+}  // namespace cdna_test
