@@ -39,6 +39,10 @@ class Sm90Tile(C.Structure):
     _fields_ = [(n, C.c_int) for n in ('tile_keys', 'query_groups', 'stages', 'q_stages')] + [('take_turns', C.c_bool)]
 
 
+class NvF32Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')]
+
+
 class Sm90Map(C.Structure):
     _fields_ = [('base', C.c_void_p), ('dims', C.c_ulonglong * 4), ('strides', C.c_ulonglong * 3), ('box', C.c_uint * 4)]
 
@@ -49,7 +53,7 @@ def launch_library():
     subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', text.ROOT, os.path.join(here, 'nv_launch.cpp'), '-o', path],
                    check=True)
     lib = C.CDLL(path)
-    for n in ('args_size', 'blocks_sm80', 'pieces_sm90'):
+    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32'):
         getattr(lib, n).restype = C.c_longlong
     assert lib.args_size() == C.sizeof(AttentionArgs)
     return lib
@@ -117,9 +121,9 @@ class Kernel:
             self.tile = Sm90Tile(**{'q_stages': 1, **c})
             self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
         else:
-            self.shared, self.threads = text.f32_shared_bytes(s), 32 * c['waves']
-        if s['family'] != 'f32':
-            assert self.shared == text.shared_bytes(s), (self.shared, text.shared_bytes(s))
+            self.tile = NvF32Tile(**c)
+            self.shared, self.threads = FACTS.shared_bytes_nvf32(C.byref(self.tile), d, dv), 32 * c['waves']
+        assert self.shared == text.shared_bytes(s) or 'root' in s, (self.shared, text.shared_bytes(s))
         ck(CU.cuFuncSetAttribute(self.f, 8, self.shared), 'shared memory')
         x = C.c_int()
         CU.cuFuncGetAttribute(C.byref(x), 4, self.f)
@@ -192,7 +196,7 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
     elif s['family'] == 'sm80':
         grid = FACTS.blocks_sm80(C.byref(kernel.tile), C.byref(a))
     else:
-        grid = text.f32_blocks(s, a)
+        grid = FACTS.blocks_nvf32(C.byref(kernel.tile), C.byref(a))
     params = (C.c_void_p * len(holders))(*(C.addressof(h) for h in holders))
     one = (C.c_void_p * 1)(C.addressof(a))
     rows = a.batch * a.heads_q * a.seq_q
@@ -358,6 +362,12 @@ def cases(quick=False):
     out.append((S('sm80', 36, 44), [dict(shape=x, pad=4, layout='bhsd') for x in SHAPES]))  # rows aligned, width not
     for d, dv in ((192, 128), (64, 128), (128, 64), (24, 56), (128, 256)):
         out.append((S('sm90', d, dv, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))
+    for d, dv in ((64, 64), (128, 128), (40, 96), (256, 256), (33, 47), (512, 512), (1, 1), (300, 280)):
+        aligned = d % 4 == 0 and dv % 4 == 0
+        p = dict(pad=4 if aligned else 1)
+        out.append((S('f32', d, dv, dtype='f32', aligned=aligned, **causal), [dict(p, shape=x, causal='bottom', std=6.0 if i == 5 else 1.0) for i, x in enumerate(SHAPES)]))
+        out.append((S('f32', d, dv, dtype='f32', aligned=aligned), [dict(p, shape=x) for x in SHAPES]))
+        out.append((S('f32', d, dv, dtype='f32', aligned=False, **everything), [dict(c, pad=1) for c in features]))
     general = dict(S('sm80', 0, 0, config=text.default_config('sm80', 512, 512), aligned=False, **everything))
     for d, dv in ((50, 64), (300, 280)):
         out.append((dict(general, run_d=d, run_dv=dv), [dict(c, pad=1) for c in features[:6]]))
@@ -495,7 +505,7 @@ SIZES = ((32, 512), (16, 1024), (8, 2048), (4, 4096), (2, 8192), (1, 16384))
 
 def mode_bench():
     todo = []
-    rows = sys.argv[sys.argv.index('--rows') + 1].split(',') if '--rows' in sys.argv else ['mha', 'gqa', 'odd']
+    rows = sys.argv[sys.argv.index('--rows') + 1].split(',') if '--rows' in sys.argv else ['mha', 'gqa', 'odd', 'f32']
     for d, h in ((64, 32), (128, 16), (256, 8)):
         for dtype in ('f16', 'bf16'):
             for b, s in SIZES:
@@ -504,14 +514,20 @@ def mode_bench():
                         todo.append((d, h, h, b, s, dtype, causal))
                     if 'gqa' in rows and dtype == 'bf16' and s in (512, 2048, 8192):
                         todo.append((d, 2 * h, h // 2, max(1, b // 2), s, dtype, causal))
+    if 'f32' in rows:
+        for d, h in ((64, 16), (128, 8)):
+            for b, s in ((16, 512), (4, 2048), (1, 8192)):
+                for causal in (0, 1):
+                    todo.append((d, h, h, b, s, 'f32', causal))
     if 'odd' in rows:
         for d, h in ((40, 16), (80, 16), (96, 16)):
             for b, s in ((8, 2048), (2, 8192)):
                 for causal in (0, 1):
                     todo.append((d, h, h, b, s, 'f16', causal))
-    STORE.build([x for t in todo for x in specs_for(t[0], t[5], t[6]).values()])
-    for t in todo:
-        compare(*t, specs_for(t[0], t[5], t[6]), peers=('flash', 'cudnn') if t[5] == 'f16' else ('cudnn',))
+    ours = [specs_for(t[0], t[5], t[6], ('f32',) if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
+    STORE.build([x for o in ours for x in o.values()])
+    for t, o in zip(todo, ours):
+        compare(*t, o, peers=dict(f16=('flash', 'cudnn'), bf16=('cudnn',), f32=('efficient',))[t[5]])
 
 
 def mode_sweep():

@@ -26,19 +26,25 @@ def spec(family, d, dv=None, dtype='f16', config=None, **flags):
     unknown = set(flags) - set(FLAGS)
     assert not unknown, unknown
     return dict(family=family, d=d, dv=d if dv is None else dv, dtype=dtype,
-                config=dict(config or default_config(family, d, d if dv is None else dv)), flags={**FLAGS, **flags})
+                config=dict(config or default_config(family, d, d if dv is None else dv,
+                                                     any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask')))), flags={**FLAGS, **flags})
 
 
-def default_config(family, d, dv, shared_limit=227 * 1024):
+def default_config(family, d, dv, modified=False, shared_limit=227 * 1024):
     """The defaults of tiles_nv.h."""
     widest = max(d or 512, dv or 512)
     if family == 'sm90':
         k, g = (128, 3) if widest <= 64 else (128, 2) if widest <= 128 else (96, 2) if widest <= 192 else (64, 2)
         return dict(tile_keys=k, query_groups=g, stages=2, q_stages=2 if widest <= 128 else 1, take_turns=True)
     if family == 'f32':
-        return dict(tile_keys=64, waves=4)
-    if widest <= 128:
-        c = (64, 4, 2, 2, 2, widest <= 64)
+        for c in ((64, 4, 2), (32, 8, 1), (32, 4, 1), (16, 4, 1), (16, 2, 1), (8, 2, 1), (8, 1, 1))[0 if widest <= 64 else 1:]:
+            c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm'), c))
+            if f32_shared_bytes(c, d or 512, dv or 512) <= shared_limit:
+                return c
+    if widest <= 128 and modified:
+        c = (64, 4, 1, 2, 2, False)
+    elif widest <= 128:
+        c = (64 if widest <= 64 else 48, 4, 2, 2, 2, widest <= 64)
     elif widest <= 256:
         c = (64 if shared_limit > 150 * 1024 else 32, 4, 1, 1, 2, False)
     else:
@@ -80,7 +86,11 @@ def source(s):
     global ROOT
     seen = set()
     ROOT = s.get('root', ROOT_HERE)  # another tree to compare with
-    return flatten(prologue(s), seen) + flatten(open(os.path.join(ROOT, FAMILIES[s['family']])).read(), seen)
+    out = flatten(prologue(s), seen) + flatten(open(os.path.join(ROOT, FAMILIES[s['family']])).read(), seen)
+    for a, b in s.get('patch', ()):  # experiments
+        assert a in out, a
+        out = out.replace(a, b)
+    return out
 
 
 def nvrtc():
@@ -151,13 +161,16 @@ def shared_bytes(s):
         q = c.get('q_stages', 1)
         return 128 * (q * 64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 64 + 8 * (2 * q + 4 * c['stages']) + 1024
     if s['family'] == 'f32':
-        return f32_shared_bytes(s)
+        return f32_shared_bytes(c, d, dv)
     chunks = 2 if dv > 256 else 1
-    return 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks))))
+    return 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
 
 
-def f32_shared_bytes(s):
-    raise NotImplementedError
+def f32_shared_bytes(c, d, dv):
+    up = lambda x, n: -(-x // n) * n
+    chunks = -(-dv // 128)
+    rows, keys = c['waves'] * 32, c['tile_keys']
+    return 4 * ((rows + keys) * (up(d, 8) + 4) + keys * up(-(-dv // chunks), 32) + rows * (keys + 8))
 
 
 def main():

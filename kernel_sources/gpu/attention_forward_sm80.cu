@@ -8,6 +8,7 @@
 #include "common/score.h"
 #include "gpu/tiles_nv.h"
 #include "gpu/tile/accumulator_rows.h"
+#include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/mma_sm80.h"
 #include "gpu/tile/schedule_nv.h"
 #include "gpu/tile/merge_nv.h"
@@ -26,11 +27,6 @@ constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2, kV
 using QReader = FragmentReader<kHeadDim>;
 using KReader = FragmentReader<kHeadDim>;
 using VReader = FragmentReader<kValueDim>;
-
-template <bool kValue>
-struct Constant {
-  static constexpr bool value = kValue;
-};
 
 // What one warp accumulates.
 struct WarpTile {
@@ -160,220 +156,29 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
   return seen;
 }
 
-}  // namespace hipflash
-
-using namespace hipflash;
-
-extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
-    attention_forward(const __grid_constant__ AttentionArgs args) {
-  extern __shared__ __align__(128) unsigned char shared[];
-  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
-  const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
-  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
+// O / sum, and the log-sum-exp.
+HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const WarpTile& warp) {
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
-
-  // Which rows: of one query head, or of all heads that share the keys.
-  const int group = args.heads_q / args.heads_kv;
-  const Work work = work_of<kRows, Spec::pack_heads>(
-      args, blockIdx.x, nv_heads_together(args, Spec::pack_heads ? 1 : group, 2));
-  const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
-  const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
-  const auto head_of = [&](int row) { return Spec::pack_heads ? work.head + row % group : work.head; };
-
-  // Which keys: those that some row sees, or this split's share of them.
-  const int last_row = min(work.row + kRows, rows) - 1;
-  const KeyRange block_keys = keys_seen_by_any(args, query_of(work.row), query_of(last_row));
-  Steps steps = steps_of(args, query_of(work.row), query_of(last_row), kKeys);
-  if constexpr (Spec::split_keys) {
-    if (args.splits > 1) {
-      const int share = ceil_div(ceil_div(args.seq_k, kKeys), args.splits);
-      steps.begin = max(steps.begin, work.split * share);
-      steps.end = min(steps.end, (work.split + 1) * share);
-    }
-  }
-  const int warp_row = work.row + warp_index * kRowTiles * 16;
-  const KeyRange warp_keys = keys_seen_by_any(
-      args, query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
-
-  // Where they are.
-  const char* q = (const char*)args.q + 2 * (work.batch * args.q_stride.batch);
-  const char* k = (const char*)args.k + 2 * (work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head);
-  const char* v = (const char*)args.v + 2 * (work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head +
-                                             work.chunk * kValueDim);
-  const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
-
-  // Keys and values that no row of the block sees are zeros, whatever is in memory.
-  const auto load_keys = [&](int step, int stage, auto masked) {
-    load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
-        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step, block_keys.first - step * kKeys,
-        block_keys.end - step * kKeys, head_dim);
-  };
-  const auto load_values = [&](int step, int stage, auto masked) {
-    load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
-        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step, block_keys.first - step * kKeys,
-        block_keys.end - step * kKeys, value_columns);
-  };
-  const auto load_step = [&](int step, auto load) {  // only edge tiles need the bounds
-    if ((step + 1) * kKeys > block_keys.end || (Spec::window_left && step * kKeys < block_keys.first)) {
-      load(step, Constant<true>());
-    } else {
-      load(step, Constant<false>());
-    }
-  };
-
-  if constexpr (Spec::pack_heads) {
-    for (int row = 0; row < kRows; row++) {
-      // One row at a time: neighbours belong to other heads.
-      const int x = work.row + row;
-      const char* from = q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
-      for (int column = threadIdx.x; column < kHeadDim; column += kThreads) {
-        unsigned short element = 0;
-        if (x < rows && column < head_dim) element = *(const unsigned short*)(from + column * 2);
-        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2, element);
-      }
-    }
-  } else {
-    q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
-    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0, rows - work.row, head_dim);
-  }
-
-  Queries queries;
-  queries.tile = q_tile;
-  queries.reader = rows_first_reader<kHeadDim>(warp_index * kRowTiles * 16);
-  const KReader k_reader = columns_first_reader<kHeadDim>();
-  const VReader v_reader = rows_first_reader<kValueDim>(0);
-
-  // Computed where they are used: registers are what this kernel is short of.
-  const auto lane_rows = [&](int i) {
-    LaneRows rows_of_lane;
-    HF_UNROLL
-    for (int h = 0; h < 2; h++) {
-      const int row = warp_row + 16 * i + 8 * h + lane / 4;
-      rows_of_lane.query[h] = query_of(row);
-      rows_of_lane.head[h] = min(head_of(row), args.heads_q - 1);
-    }
-    return rows_of_lane;
-  };
-  WarpTile warp;
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    warp.softmax[i].clear();
-    HF_UNROLL
-    for (int n = 0; n < kValueDim / 2; n++) warp.out[i][n] = 0.0f;
-  }
-  const float scale = exponent_scale(args);
-
-  // The first copies. With one stage, K and V take turns; else both of a step go together.
-  if constexpr (kStages == 1) {
-    if (steps.end > steps.begin) {
-      load_step(steps.end - 1, [&](int step, auto masked) { load_keys(step, 0, masked); });
-    }
-    copies_issued();
-  } else {
-    for (int i = 0; i < kStages - 1; i++) {
-      if (steps.end - 1 - i >= steps.begin) {
-        load_step(steps.end - 1 - i, [&](int step, auto masked) {
-          load_keys(step, i, masked);
-          load_values(step, i, masked);
-        });
-      }
-      copies_issued();
-    }
-  }
-
-  int stage = 0, next_stage = kStages - 1;
-  const auto do_step = [&](int step, auto masked) {
-    constexpr bool kMasked = decltype(masked)::value;
-    wait_copies<kStages == 1 ? 0 : kStages - 2>();
-    barrier();
-    if (Spec::q_in_registers && step == steps.end - 1) queries.hold();
-    if constexpr (kStages == 1) {
-      load_step(step, [&](int x, auto edge) { load_values(x, 0, edge); });
-      copies_issued();
-    } else {
-      const int ahead = step - (kStages - 1);
-      if (ahead >= steps.begin) {
-        load_step(ahead, [&](int x, auto edge) {
-          load_keys(x, next_stage, edge);
-          load_values(x, next_stage, edge);
-        });
-      }
-      copies_issued();
-    }
-    const bool needed = !kMasked || (step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first);
-
-    float s[kRowTiles][kKeys / 2];
-    unsigned seen = ~0u;
-    if (needed) {
-      multiply_keys(s, queries, k_reader, k_tiles + stage * kKBytes);
-      if constexpr (kMasked || kScoreModified) {
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) {
-          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch, step * kKeys + 2 * (lane & 3));
-        }
-      }
-      if constexpr (kElementwise) seen = keys_in_sight(s);
-      update_references(warp, s, scale);
-    }
-    if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
-      wait_copies<0>();
-      barrier();
-      if (step > steps.begin) load_step(step - 1, [&](int x, auto edge) { load_keys(x, 0, edge); });
-      copies_issued();
-    }
-    if (needed) {
-      HF_UNROLL
-      for (int block = 0; block < kKeys / 16; block++) {
-        unsigned p[kRowTiles][4];
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) exponentials<kMasked>(p[i], s[i], block, warp.softmax[i], scale);
-        unsigned keep[2] = {~0u, ~0u};
-        if constexpr (kElementwise) {
-          HF_UNROLL
-          for (int e = 0; e < 2; e++) {
-            const unsigned bits = seen >> (4 * block + 2 * e);
-            keep[e] = (bits & 1 ? 0xffffu : 0u) | (bits & 2 ? 0xffff0000u : 0u);
-          }
-        }
-        multiply_values(warp, p, v_reader, v_tiles + stage * kVBytes, block, keep);
-      }
-    }
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-    next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
-  };
-
-  int step = steps.end - 1;
-#pragma unroll 1
-  for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
-  if constexpr (!kElementwise) {
-#pragma unroll 1
-    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
-  }
-  if constexpr (Spec::window_left) {
-#pragma unroll 1
-    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
-  }
-  wait_copies<0>();
-
-  // O / sum, and the log-sum-exp.
+  const int group = args.heads_q / args.heads_kv;
+  const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
   HF_UNROLL
   for (int i = 0; i < kRowTiles; i++) {
     float factor[2];
     char* out_row[2];
     float* partial_row[2];
-    const LaneRows rows_of_lane = lane_rows(i);
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
-      const int row = warp_row + 16 * i + 8 * h + lane / 4;
-      const int query = rows_of_lane.query[h], head = rows_of_lane.head[h];
+      const int row = work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + (threadIdx.x & 31) / 4;
+      const int query = Spec::pack_heads ? row / group : row;
+      const int head = Spec::pack_heads ? work.head + row % group : work.head;
       const bool exists = row < rows;
       const float sum = quad_sum(warp.softmax[i].sum[h]);
       const float lse = log_sum_exp(warp.softmax[i].reference[h], sum);
       factor[h] = inverse_sum(sum);
       out_row[h] = nullptr;
       partial_row[h] = nullptr;
-      const bool writes_lse = exists && (lane & 3) == 0 && work.chunk == 0;
+      const bool writes_lse = exists && (threadIdx.x & 3) == 0 && work.chunk == 0;
       if (Spec::split_keys && args.splits > 1) {
         const long long at =
             (((long long)work.split * args.batch + work.batch) * args.heads_q + head) * args.seq_q + query;
@@ -398,4 +203,207 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
       store_rows_unaligned(warp.out[i], factor, out_row, value_columns);
     }
   }
+}
+
+}  // namespace hipflash
+
+using namespace hipflash;
+
+extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+    attention_forward(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
+  const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
+  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+
+  // Which rows: of one query head, or of all heads that share the keys.
+  const int group = args.heads_q / args.heads_kv;
+  const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
+  const int together =
+      nv_heads_together(args, Spec::pack_heads ? 1 : group, ceil_div(rows, kRows), kPiecesTogether, 2);
+  const Work work = work_of<kRows, Spec::pack_heads>(
+      args, blockIdx.x, together, nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim));
+  const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
+  const auto head_of = [&](int row) { return Spec::pack_heads ? work.head + row % group : work.head; };
+
+  // What only the epilogue needs waits in shared memory: registers are what this kernel is short of.
+  const unsigned kept = v_tiles + kStages * kVBytes;
+  if (threadIdx.x == 0) keep_work(kept, work);
+
+  // Which keys: those that some row sees, or this split's share of them.
+  const int last_row = min(work.row + kRows, rows) - 1;
+  const KeyRange block_keys = keys_seen_by_any(args, query_of(work.row), query_of(last_row));
+  Steps steps = steps_of(args, query_of(work.row), query_of(last_row), kKeys);
+  if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
+  const int warp_row = work.row + warp_index * kRowTiles * 16;
+
+  // Where they are.
+  const char* q = (const char*)args.q + 2 * (work.batch * args.q_stride.batch);
+  const char* k = (const char*)args.k + 2 * (work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head);
+  const char* v = (const char*)args.v + 2 * (work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head +
+                                             work.chunk * kValueDim);
+  const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
+  const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
+
+  // Keys and values that no row of the block sees are zeros, whatever is in memory.
+  const auto load_keys = [&](int step, int stage, auto masked) {
+    load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
+        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step, block_keys.first - step * kKeys,
+        block_keys.end - step * kKeys, head_dim);
+  };
+  const auto load_values = [&](int step, int stage, auto masked) {
+    load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
+        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step, block_keys.first - step * kKeys,
+        block_keys.end - step * kKeys, value_columns);
+  };
+  // Only the last tile reaches beyond the keys in sight, or with a left edge the first: `may_be_last`.
+  const auto load_step = [&](int step, auto may_be_last, auto load) {
+    if constexpr (decltype(may_be_last)::value || Spec::window_left) {
+      if ((step + 1) * kKeys > block_keys.end || (Spec::window_left && step * kKeys < block_keys.first)) {
+        load(step, Constant<true>());
+        return;
+      }
+    }
+    load(step, Constant<false>());
+  };
+
+  if constexpr (Spec::pack_heads) {
+    for (int row = 0; row < kRows; row++) {
+      // One row at a time: neighbours belong to other heads.
+      const int x = work.row + row;
+      const char* from = q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
+      for (int column = threadIdx.x; column < kHeadDim; column += kThreads) {
+        unsigned short element = 0;
+        if (x < rows && column < head_dim) element = *(const unsigned short*)(from + column * 2);
+        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2, element);
+      }
+    }
+  } else {
+    q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
+    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0, rows - work.row, head_dim);
+  }
+
+  Queries queries;
+  queries.tile = q_tile;
+  queries.reader = rows_first_reader<kHeadDim>(warp_index * kRowTiles * 16);
+  const KReader k_reader = columns_first_reader<kHeadDim>();
+  const VReader v_reader = rows_first_reader<kValueDim>(0);
+
+  const auto lane_rows = [&](int i) {
+    LaneRows of_lane;
+    HF_UNROLL
+    for (int h = 0; h < 2; h++) {
+      const int row = warp_row + 16 * i + 8 * h + lane / 4;
+      of_lane.query[h] = query_of(row);
+      of_lane.head[h] = min(head_of(row), args.heads_q - 1);
+    }
+    return of_lane;
+  };
+  WarpTile warp;
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
+    warp.softmax[i].clear();
+    HF_UNROLL
+    for (int n = 0; n < kValueDim / 2; n++) warp.out[i][n] = 0.0f;
+  }
+  const float scale = exponent_scale(args);
+
+  // The first copies. With one stage, K and V take turns; else both of a step go together.
+  if constexpr (kStages == 1) {
+    if (steps.end > steps.begin) {
+      load_step(steps.end - 1, Constant<true>(), [&](int step, auto masked) { load_keys(step, 0, masked); });
+    }
+    copies_issued();
+  } else {
+    for (int i = 0; i < kStages - 1; i++) {
+      if (steps.end - 1 - i >= steps.begin) {
+        load_step(steps.end - 1 - i, Constant<true>(), [&](int step, auto masked) {
+          load_keys(step, i, masked);
+          load_values(step, i, masked);
+        });
+      }
+      copies_issued();
+    }
+  }
+
+  int stage = 0;
+  const auto do_step = [&](int step, auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    wait_copies<kStages == 1 ? 0 : kStages - 2>();
+    barrier();
+    if (Spec::q_in_registers && step == steps.end - 1) queries.hold();
+    if constexpr (kStages == 1) {
+      load_step(step, masked, [&](int x, auto edge) { load_values(x, 0, edge); });
+      copies_issued();
+    } else {
+      const int ahead = step - (kStages - 1), next_stage = stage == 0 ? kStages - 1 : stage - 1;
+      if (ahead >= steps.begin) {
+        load_step(ahead, Constant<false>(), [&](int x, auto edge) {
+          load_keys(x, next_stage, edge);
+          load_values(x, next_stage, edge);
+        });
+      }
+      copies_issued();
+    }
+    bool needed = true;
+    if constexpr (kMasked) {  // some rows of the block may have no key here
+      const KeyRange warp_keys = keys_seen_by_any(
+          args, query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
+      needed = step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first;
+    }
+
+    float s[kRowTiles][kKeys / 2];
+    unsigned seen = ~0u;
+    if (needed) {
+      multiply_keys(s, queries, k_reader, k_tiles + stage * kKBytes);
+      if constexpr (kMasked || kScoreModified) {
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) {
+          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch, step * kKeys + 2 * (lane & 3));
+        }
+      }
+      if constexpr (kElementwise) seen = keys_in_sight(s);
+      update_references(warp, s, scale);
+    }
+    if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
+      wait_copies<0>();
+      barrier();
+      if (step > steps.begin) load_step(step - 1, Constant<false>(), [&](int x, auto edge) { load_keys(x, 0, edge); });
+      copies_issued();
+    }
+    if (needed) {
+      HF_UNROLL
+      for (int block = 0; block < kKeys / 16; block++) {
+        unsigned p[kRowTiles][4];
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) exponentials<kMasked>(p[i], s[i], block, warp.softmax[i], scale);
+        unsigned keep[2] = {~0u, ~0u};
+        if constexpr (kElementwise) {
+          HF_UNROLL
+          for (int e = 0; e < 2; e++) {
+            const unsigned bits = seen >> (4 * block + 2 * e);
+            keep[e] = (bits & 1 ? 0xffffu : 0u) | (bits & 2 ? 0xffff0000u : 0u);
+          }
+        }
+        multiply_values(warp, p, v_reader, v_tiles + stage * kVBytes, block, keep);
+      }
+    }
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  };
+
+  int step = steps.end - 1;
+#pragma unroll 1
+  for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
+  if constexpr (!kElementwise) {
+#pragma unroll 1
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
+  }
+  if constexpr (Spec::window_left) {
+#pragma unroll 1
+    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
+  }
+  wait_copies<0>();
+  barrier();
+  store_result(args, kept_work(kept), warp);
 }

@@ -37,7 +37,7 @@ constexpr int kCopierRegisters = kGroups == 3 ? 32 : 40, kComputeRegisters = kGr
 struct Piece {
   int row, head, batch;
 };
-constexpr int kHandovers = 4;  // see copy_pieces()
+constexpr int kHandovers = 4;  // see Copier::hand_over()
 
 // Shared memory: the rings of Q, K and V, pieces, barriers.
 struct Layout {
@@ -65,11 +65,11 @@ struct Layout {
   }
   HF_DEVICE Piece get(int slot) const {
     Piece piece;
-    int unused;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(piece.row), "=r"(piece.head), "=r"(piece.batch), "=r"(unused)
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(piece.row), "=r"(piece.head)
                  : "r"(pieces + 16 * slot)
                  : "memory");
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(piece.batch) : "r"(pieces + 16 * slot + 8) : "memory");
     return piece;
   }
 };
@@ -79,59 +79,80 @@ HF_DEVICE Steps steps_of_rows(const AttentionArgs& args, int row, int rows) {
 }
 
 // The copying thread.
-HF_DEVICE void copy_pieces(const AttentionArgs& args, const Layout& shared, const TensorMap& q_map,
-                           const TensorMap& k_map, const TensorMap& v_map) {
-  const int pieces = (args.seq_q + kRows - 1) / kRows * args.batch * args.heads_q;
-  const int together = nv_heads_together(args, args.heads_q / args.heads_kv, 2);
-  const int first_key = Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
-  Ring<kQStages> q_ring = {0};  // also counts pieces
-  Ring<kStages> ring = {0};
-  for (int index = blockIdx.x;;) {
+struct Copier {
+  const AttentionArgs& args;
+  const Layout& shared;
+  const TensorMap &q_map, &k_map, &v_map;
+  const int pieces, together;
+  Ring<kQStages> q_ring;  // of the Q to be copied next; also counts pieces
+  Ring<kStages> ring;
+
+  HF_DEVICE Work work(int index) const { return work_of<kRows, false>(args, index, together, 1); }
+
+  // Gives the groups a piece (or the end) and its Q.
+  HF_DEVICE void hand_over(int index) {
     // A free Q says that every group is done with the piece kQStages before, so it has stored the one
-    // before that: the slot of the fourth piece before is not read any more.
-    // (A buffer never used counts as freed in the phase before the first.)
+    // before that: the slot of the fourth piece before is not read any more. (A buffer that was never
+    // used counts as freed in the phase before the first.)
     shared.q_free(q_ring.stage()).wait(q_ring.parity() ^ 1);
-    const Barrier q_full = shared.q_full(q_ring.stage());
+    const Barrier full = shared.q_full(q_ring.stage());
     const int slot = q_ring.count % kHandovers;
     if (index >= pieces) {
       shared.put(slot, {-1, 0, 0});
-      q_full.arrive();
+      full.arrive();
       return;
     }
-    const Work work = work_of<kRows, false>(args, index, together);
-    shared.put(slot, {work.row, work.head, work.batch});
-    q_full.expect(kQBytes);
+    const Work w = work(index);
+    shared.put(slot, {w.row, w.head, w.batch});
+    full.expect(kQBytes);
     for (int c = 0; c < kSlabs; c++) {
-      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, work.row, work.head, work.batch, q_full);
-    }
-    const Steps steps = steps_of_rows(args, work.row, kRows);
-    for (int step = steps.end - 1; step >= steps.begin; step--) {
-      const int key = step * kKeys - first_key, stage = ring.stage();
-      const Barrier k_full = shared.k_full(stage), v_full = shared.v_full(stage);
-      shared.k_free(stage).wait(ring.parity() ^ 1);
-      k_full.expect(kKBytes);
-      for (int c = 0; c < kSlabs; c++) {
-        copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, work.kv_head, work.batch, k_full);
-      }
-      shared.v_free(stage).wait(ring.parity() ^ 1);
-      v_full.expect(kVBytes);
-      for (int c = 0; c < kValueSlabs; c++) {
-        copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, work.kv_head, work.batch, v_full);
-      }
-      ring.advance();
+      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, w.row, w.head, w.batch, full);
     }
     q_ring.advance();
-    // The next piece is claimed only now, so that a block with a heavy piece does not hold a claim on
-    // another. Exactly `pieces` claims are made, and the last one leaves the counter zero.
-    if (args.counter) {
-      const int claim = atomicAdd(args.counter, 1);
-      if (claim == pieces - 1) *args.counter = 0;
-      index = claim + gridDim.x;
-    } else {
-      index += gridDim.x;
+  }
+
+  // Exactly `pieces` claims are made, and the last one leaves the counter zero.
+  HF_DEVICE int claim(int index) const {
+    if (!args.counter) return index + gridDim.x;
+    const int count = atomicAdd(args.counter, 1);
+    if (count == pieces - 1) *args.counter = 0;
+    return count + gridDim.x;
+  }
+
+  HF_DEVICE void run() {
+    const int first_key = Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
+    int index = blockIdx.x;
+    hand_over(index);
+    while (index < pieces) {
+      const Work w = work(index);
+      const Steps steps = steps_of_rows(args, w.row, kRows);
+      // The next piece is claimed when two steps remain: early enough that its Q arrives in time, late
+      // enough that a block with a heavy piece does not hold a claim on another.
+      const int last_but_one = min(steps.begin + 1, steps.end - 1);
+      if (steps.end <= steps.begin) index = claim(index);
+      for (int step = steps.end - 1; step >= steps.begin; step--) {
+        if (step == last_but_one) {
+          index = claim(index);
+          if (kQStages > 1) hand_over(index);
+        }
+        const int key = step * kKeys - first_key, stage = ring.stage();
+        const Barrier k_full = shared.k_full(stage), v_full = shared.v_full(stage);
+        shared.k_free(stage).wait(ring.parity() ^ 1);
+        k_full.expect(kKBytes);
+        for (int c = 0; c < kSlabs; c++) {
+          copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, w.kv_head, w.batch, k_full);
+        }
+        shared.v_free(stage).wait(ring.parity() ^ 1);
+        v_full.expect(kVBytes);
+        for (int c = 0; c < kValueSlabs; c++) {
+          copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, w.kv_head, w.batch, v_full);
+        }
+        ring.advance();
+      }
+      if (kQStages == 1 || steps.end <= steps.begin) hand_over(index);
     }
   }
-}
+};
 
 // One computing group.
 struct Group {
@@ -422,6 +443,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ unsigned char memory[];
   const Layout shared(memory);
   if (threadIdx.x == 0) {
+    prefetch_map(q_map);
+    prefetch_map(k_map);
+    prefetch_map(v_map);
     for (int i = 0; i < kQStages; i++) {
       shared.q_full(i).create(1);
       shared.q_free(i).create(kWarps);
@@ -437,7 +461,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<kCopierRegisters>();
-    if (threadIdx.x == 0) copy_pieces(args, shared, q_map, k_map, v_map);
+    if (threadIdx.x == 0) {
+      const int tiles = ceil_div(args.seq_q, kRows);
+      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles, kPiecesTogether, 2);
+      Copier copier{args, shared, q_map, k_map, v_map, tiles * args.batch * args.heads_q, together, {0}, {0}};
+      copier.run();
+    }
   } else {
     take_registers<kComputeRegisters>();
     // The shuffle tells the compiler that all lanes hold the same.

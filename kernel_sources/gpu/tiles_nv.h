@@ -26,14 +26,17 @@ HF_BOTH constexpr int nv_value_chunk(int value_head_dim) {
   return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
 }
 
-// Query heads whose keys and values fit the L2 cache together run together; within such a group the
-// heads alternate fastest and the longest rows come first. Counted in heads (rows of a K/V head when
-// heads are packed).
-HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int element_bytes) {
+// Query heads that run together: within such a group the heads alternate fastest and the longest rows
+// come first. A group holds about `pieces` pieces of work, so that long and short rows even out over
+// the multiprocessors, but no more keys and values than half an L2 cache holds. Counted in heads (in
+// K/V heads where rows pack a group of heads).
+HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int tiles, int pieces,
+                              int element_bytes) {
   const long long bytes = (long long)args.seq_k * (args.head_dim + args.value_head_dim) * element_bytes;
   const long long fitting = (16ll << 20) / (bytes > 0 ? bytes : 1);
-  const long long all = (long long)args.batch * args.heads_kv;
-  return (int)(fitting < 1 ? 1 : fitting > all ? all : fitting) * heads_per_kv;
+  const int per_kv = nv_max(tiles * heads_per_kv, 1);
+  const int wanted = (pieces + per_kv - 1) / per_kv;
+  return (int)(fitting < 1 ? 1 : fitting > wanted ? wanted : fitting) * heads_per_kv;
 }
 
 // ---------------------------------------------------------------- attention_forward_sm80.cu
@@ -54,7 +57,8 @@ HF_BOTH constexpr int sm80_tile_rows(const Sm80Tile& t) { return t.waves * t.row
 HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) { return t.waves * 32; }
 HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim) {
   return 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
-              t.stages * t.tile_keys * (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim)));
+              t.stages * t.tile_keys * (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
+         32;  // what the epilogue needs
 }
 // Blocks of a launch (one-dimensional grid).
 HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
@@ -64,14 +68,49 @@ HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
          nv_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
 }
 
-// The default for a head dimension; `shared_limit` is the device's shared memory per block (opt-in).
-HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, int shared_limit) {
+// The default for a head dimension. `modified`: softcap, ALiBi, bias or mask, which need registers.
+// `shared_limit` is the device's shared memory per block (opt-in).
+HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified, int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
-  if (widest <= 128) return {64, 4, 2, 2, 2, false, false};
+  if (widest <= 128) return {48, 4, 2, 2, 2, false, false};
   if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false};
   if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false};
   return {32, 2, 1, 1, 1, false, false};
+}
+
+// ---------------------------------------------------------------- attention_forward_nvf32.cu
+
+// f32 by fused multiply-adds, any NVIDIA GPU, every feature. A warp has 32 rows.
+struct NvF32Tile {
+  int tile_keys;      // a multiple of 8, at most 64
+  int waves;          // warps per block
+  int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
+};
+
+HF_BOTH constexpr int nvf32_value_chunks(int value_head_dim) { return (value_head_dim + 127) / 128; }
+HF_BOTH constexpr int nvf32_value_chunk(int value_head_dim) {
+  const int chunks = nvf32_value_chunks(value_head_dim);
+  return nv_round_up((value_head_dim + chunks - 1) / chunks, 32);
+}
+HF_BOTH constexpr int nvf32_threads(const NvF32Tile& t) { return t.waves * 32; }
+HF_BOTH constexpr int nvf32_shared_bytes(const NvF32Tile& t, int head_dim, int value_head_dim) {
+  return 4 * ((t.waves * 32 + t.tile_keys) * (nv_round_up(head_dim, 8) + 4) +
+              t.tile_keys * nvf32_value_chunk(value_head_dim) + t.waves * 32 * (t.tile_keys + 8));
+}
+HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
+  const long long rows = t.waves * 32;
+  return (args.seq_q + rows - 1) / rows * args.batch * args.heads_q * nvf32_value_chunks(args.value_head_dim) *
+         (args.splits > 1 ? args.splits : 1);
+}
+HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, int shared_limit) {
+  const NvF32Tile tiles[] = {{64, 4, 2}, {32, 8, 1}, {32, 4, 1}, {16, 4, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+  const int widest = nv_max(head_dim, value_head_dim);
+  for (int i = widest <= 64 ? 0 : 1; i < 6; i++) {
+    if (nvf32_shared_bytes(tiles[i], head_dim, value_head_dim) <= shared_limit) return tiles[i];
+  }
+  return tiles[6];
 }
 
 // ---------------------------------------------------------------- attention_forward_sm90.cu

@@ -36,6 +36,25 @@ HF_DEVICE float load_bias(const AttentionArgs& args, long long index) {
   return args.bias_type == ElementType::f16 ? half_to_float(x) : bfloat_to_float(x);
 }
 
+// Bias and bool mask of one score. A bias of -inf hides the key, also from a score of NaN.
+HF_DEVICE void hide_elementwise(const AttentionArgs& args, int batch, int head, int query, int key, bool& seen,
+                                float& score) {
+  if constexpr (Spec::bias) {
+    if (args.bias && seen) {
+      const float b = load_bias(args, batch * args.bias_stride.batch + head * args.bias_stride.head +
+                                          query * args.bias_stride.query + key * args.bias_stride.key);
+      if (b == -kInfinity) seen = false;
+      score += b;
+    }
+  }
+  if constexpr (Spec::mask) {
+    if (args.mask && seen) {
+      seen = args.mask[batch * args.mask_stride.batch + head * args.mask_stride.head + query * args.mask_stride.query +
+                       key * args.mask_stride.key] != 0;
+    }
+  }
+}
+
 // Turns raw products into what the softmax takes: modified, and -inf where a row does not see a key.
 // `key` is the position of the lane's first column. Unmasked tiles lie inside what all rows see.
 template <bool kMasked, int N>
@@ -48,15 +67,6 @@ HF_DEVICE void modify_scores(const AttentionArgs& args, float (&s)[N], const Lan
     const int first = range.first - key, end = range.end - key;
     const float slope = alibi_slope(args, batch, head);
     const bool inside = !kElementwise || i < args.seq_q;
-    long long bias_row = 0, mask_row = 0;
-    if constexpr (Spec::bias) {
-      bias_row = batch * args.bias_stride.batch + head * args.bias_stride.head +
-                 i * args.bias_stride.query + key * args.bias_stride.key;
-    }
-    if constexpr (Spec::mask) {
-      mask_row = batch * args.mask_stride.batch + head * args.mask_stride.head +
-                 i * args.mask_stride.query + key * args.mask_stride.key;
-    }
     HF_UNROLL
     for (int n = 0; n < N / 4; n++) {
       HF_UNROLL
@@ -69,16 +79,7 @@ HF_DEVICE void modify_scores(const AttentionArgs& args, float (&s)[N], const Lan
         if constexpr (kMasked) {
           bool seen = column < end && inside;
           if constexpr (Spec::window_left) seen = seen && column >= first;
-          if constexpr (Spec::bias) {
-            if (args.bias && seen) {
-              const float b = load_bias(args, bias_row + column * args.bias_stride.key);
-              if (b == -kInfinity) seen = false;  // hides the key, also from a score of NaN
-              score += b;
-            }
-          }
-          if constexpr (Spec::mask) {
-            if (args.mask && seen) seen = args.mask[mask_row + column * args.mask_stride.key] != 0;
-          }
+          hide_elementwise(args, batch, head, i, key + column, seen, score);
           score = seen ? score : -kInfinity;
         }
       }

@@ -24,21 +24,6 @@ struct SharedTile {
 
 // ---- global -> shared
 
-// Copies `bytes` (0 to 16) bytes and fills the rest of the 16 with zeros.
-HF_DEVICE void copy_piece(unsigned to, const char* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
-}
-HF_DEVICE void copies_issued() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-HF_DEVICE void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-HF_DEVICE void store_element(unsigned to, unsigned short x) {
-  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(x) : "memory");
-}
-
 // Loads a row-major tile whose rows lie `stride` bytes apart. Rows outside first..end-1 and columns
 // from `columns` on become zeros and are not read.
 template <int Rows, int Columns, int Threads, bool kWhole>
@@ -148,7 +133,5 @@ HF_DEVICE void mma_first(float* c, const unsigned (&a)[4], unsigned b0, unsigned
   }
 }
 #undef HF_MMA
-
-HF_DEVICE void barrier() { __syncthreads(); }
 
 }  // namespace hipflash

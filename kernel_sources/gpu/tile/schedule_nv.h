@@ -9,19 +9,20 @@ struct Work {
   int chunk, split;          // of the value columns; of the keys
 };
 
-// 0: known at run time only.
-constexpr int kValueChunks = Spec::value_head_dim ? nv_value_chunks(Spec::value_head_dim) : 0;
+// Rows of different lengths want about two pieces per multiprocessor in flight to even out; equal rows
+// are better off with few heads at a time, whose keys then arrive from memory evenly over time.
+constexpr int kPiecesTogether = Spec::window_right ? 160 : 32;
 
 // Rows are queries, or (query, head) pairs of a K/V head's group when `kPack`.
 // Groups of heads whose keys and values fit the L2 follow one another; in a group the heads alternate
-// fastest, and the longest rows come first where rows have different lengths.
+// fastest, and the longest rows come first where rows have different lengths. `chunks` of the value
+// columns and the splits of the keys are blocks of their own.
 template <int kRows, bool kPack>
-HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together) {
+HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int chunks) {
   const int group = args.heads_q / args.heads_kv;
   const int heads = kPack ? args.heads_kv : args.heads_q;
   const int rows = kPack ? args.seq_q * group : args.seq_q;
   const int tiles = (rows + kRows - 1) / kRows;
-  const int chunks = kValueChunks ? kValueChunks : nv_value_chunks(args.value_head_dim);
   const int parts = chunks * (Spec::split_keys ? max(args.splits, 1) : 1);
   const int part = index % parts;
   index /= parts;
@@ -44,6 +45,23 @@ HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together) {
   return work;
 }
 
+// Keeps a piece in 32 bytes of shared memory, and reads it back after a barrier.
+HF_DEVICE void keep_work(unsigned at, const Work& w) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w.batch), "r"(w.head), "r"(w.kv_head),
+               "r"(w.row)
+               : "memory");
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at + 16), "r"(w.chunk), "r"(w.split) : "memory");
+}
+HF_DEVICE Work kept_work(unsigned at) {
+  Work w;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.batch), "=r"(w.head), "=r"(w.kv_head), "=r"(w.row)
+               : "r"(at)
+               : "memory");
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w.chunk), "=r"(w.split) : "r"(at + 16) : "memory");
+  return w;
+}
+
 // Steps of `tile` keys that a set of rows needs: begin..end-1, of which those in
 // unmasked_begin..unmasked_end-1 are seen whole by every row.
 struct Steps {
@@ -63,6 +81,15 @@ HF_DEVICE Steps steps_of(const AttentionArgs& args, int first_query, int last_qu
     steps.unmasked_begin = steps.unmasked_end = steps.begin;
   }
   return steps;
+}
+
+// Leaves of the steps the share of one split of the keys.
+HF_DEVICE void take_share(Steps& steps, const AttentionArgs& args, int split, int tile) {
+  if (args.splits > 1) {
+    const int share = ceil_div(ceil_div(args.seq_k, tile), args.splits);
+    steps.begin = max(steps.begin, split * share);
+    steps.end = min(steps.end, (split + 1) * share);
+  }
 }
 
 }  // namespace hipflash

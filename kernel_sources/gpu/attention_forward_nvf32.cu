@@ -1,0 +1,313 @@
+// Attention in f32 by fused multiply-adds: NVIDIA's matrix units have no f32 (tf32 keeps 11 bits).
+//
+// A warp has 32 query rows, 8 of them per lane. Lane L of a warp holds rows L/8 + 4i and keys L%8 + 8j
+// of a score tile, and rows L/8 + 4i and columns 4(L%8) + 32m .. +3 of the output. Operands come from
+// shared memory as 16-byte pieces, of which each feeds 32 multiply-adds; P goes there too, but each
+// warp reads only its own.
+#include "gpu/tile/cuda.h"
+#include "common/mask.h"
+#include "common/score.h"
+#include "gpu/tiles_nv.h"
+#include "gpu/tile/accumulator_rows.h"
+#include "gpu/tile/copy_sm80.h"
+#include "gpu/tile/schedule_nv.h"
+#include "gpu/tile/merge_nv.h"
+
+namespace hipflash {
+
+constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : kNvMaxHeadDim, 8);
+constexpr int kValueDim = nvf32_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : kNvMaxHeadDim);
+constexpr int kKeys = Spec::tile_keys;
+constexpr int kThreads = Spec::waves * 32, kRows = kThreads;
+constexpr int kLaneRows = 8, kLaneKeys = kKeys / 8, kPieces = kValueDim / 32;
+// Pitches in floats: an odd number of 16-byte pieces for rows that 8 lanes read at once; 8 more than a
+// multiple of 16 for P, which 32 lanes write as 4 rows of 8.
+constexpr int kPitch = kHeadDim + 4, kPPitch = kKeys + 8;
+
+HF_DEVICE float4 load_piece(unsigned from) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(from));
+  return x;
+}
+
+// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are zeros.
+template <int Rows, int Columns, int Pitch>
+HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end, int columns) {
+  if constexpr (Spec::aligned) {
+    constexpr int kPer = Columns / 4;
+    for (int x = threadIdx.x; x < Rows * kPer; x += kThreads) {
+      const int row = x / kPer, column = x % kPer * 4;
+      const int count = row >= first && row < end ? min(max(columns - column, 0), 4) : 0;
+      copy_piece(tile + 4 * (row * Pitch + column), (const char*)(count ? from + row * stride + column : from), 4 * count);
+    }
+  } else {
+    for (int x = threadIdx.x; x < Rows * Columns; x += kThreads) {
+      const int row = x / Columns, column = x % Columns;
+      const bool exists = row >= first && row < end && column < columns;
+      copy_word(tile + 4 * (row * Pitch + column), (const char*)(exists ? from + row * stride + column : from), exists);
+    }
+  }
+}
+
+// S = Q . K^T. `q` and `k` are this lane's first row and key.
+HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsigned k) {
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    HF_UNROLL
+    for (int j = 0; j < kLaneKeys; j++) s[i][j] = 0.0f;
+  }
+#pragma unroll 2
+  for (int c = 0; c < kHeadDim; c += 4) {
+    float4 a[kLaneRows];
+    HF_UNROLL
+    for (int i = 0; i < kLaneRows; i++) a[i] = load_piece(q + 4 * (4 * i * kPitch + c));
+    HF_UNROLL
+    for (int j = 0; j < kLaneKeys; j++) {
+      const float4 b = load_piece(k + 4 * (8 * j * kPitch + c));
+      HF_UNROLL
+      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].x, b.x, s[i][j]);
+      HF_UNROLL
+      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].y, b.y, s[i][j]);
+      HF_UNROLL
+      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].z, b.z, s[i][j]);
+      HF_UNROLL
+      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].w, b.w, s[i][j]);
+    }
+  }
+}
+
+// O += P . V. `seen` has a bit for each key that some row of the warp sees; the values of others do
+// not count, whatever they are.
+HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, unsigned v, unsigned long long seen) {
+#pragma unroll 2
+  for (int key = 0; key < kKeys; key += 4) {
+    float4 a[kLaneRows];
+    HF_UNROLL
+    for (int i = 0; i < kLaneRows; i++) a[i] = load_piece(p + 4 * (4 * i * kPPitch + key));
+    HF_UNROLL
+    for (int e = 0; e < 4; e++) {
+      HF_UNROLL
+      for (int m = 0; m < kPieces; m++) {
+        float4 b = load_piece(v + 4 * ((key + e) * kValueDim + 32 * m));
+        if constexpr (kElementwise) {
+          if (!(seen >> (key + e) & 1)) b = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        HF_UNROLL
+        for (int i = 0; i < kLaneRows; i++) {
+          const float w = e == 0 ? a[i].x : e == 1 ? a[i].y : e == 2 ? a[i].z : a[i].w;
+          out[i][m].x = fmaf(w, b.x, out[i][m].x);
+          out[i][m].y = fmaf(w, b.y, out[i][m].y);
+          out[i][m].z = fmaf(w, b.z, out[i][m].z);
+          out[i][m].w = fmaf(w, b.w, out[i][m].w);
+        }
+      }
+    }
+  }
+}
+
+// Modified scores, and -inf where a row does not see a key; `key` is the lane's first.
+template <bool kMasked>
+HF_DEVICE void modify_lane_scores(const AttentionArgs& args, float (&s)[kLaneRows][kLaneKeys], const Work& work, int row,
+                                  int key) {
+  const float slope = alibi_slope(args, work.batch, work.head);
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    const int query = row + 4 * i;
+    const KeyRange range = visible_keys(args, query);
+    HF_UNROLL
+    for (int j = 0; j < kLaneKeys; j++) {
+      const int at = key + 8 * j;
+      float score = s[i][j];
+      if constexpr (kScoreModified) score = modify_score(args, score, slope, (float)(query + args.alibi_diagonal - at));
+      if constexpr (kMasked) {
+        bool seen = sees(range, at) && (!kElementwise || query < args.seq_q);
+        hide_elementwise(args, work.batch, work.head, query, at, seen, score);
+        score = seen ? score : -kInfinity;
+      }
+      s[i][j] = score;
+    }
+  }
+}
+
+HF_DEVICE float octet_max(float x) {
+  HF_UNROLL
+  for (int d = 1; d < 8; d *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+  return x;
+}
+HF_DEVICE float octet_sum(float x) {
+  HF_UNROLL
+  for (int d = 1; d < 8; d *= 2) x += __shfl_xor_sync(~0u, x, d);
+  return x;
+}
+
+}  // namespace hipflash
+
+using namespace hipflash;
+
+extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+    attention_forward(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch;
+  const unsigned v_tile = k_tile + 4 * kKeys * kPitch, p_tile = v_tile + 4 * kKeys * kValueDim;
+  const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
+  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+
+  const int together = nv_heads_together(args, args.heads_q / args.heads_kv, ceil_div(args.seq_q, kRows), kPiecesTogether, 4);
+  const Work work = work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
+  const int last_row = min(work.row + kRows, args.seq_q) - 1;
+  const KeyRange block_keys = keys_seen_by_any(args, work.row, last_row);
+  Steps steps = steps_of(args, work.row, last_row, kKeys);
+  if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
+
+  const float* q = (const float*)args.q + work.batch * args.q_stride.batch + work.head * args.q_stride.head + work.row * args.q_stride.seq;
+  const float* k = (const float*)args.k + work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head;
+  const float* v = (const float*)args.v + work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head + work.chunk * kValueDim;
+  const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
+  const auto load_keys = [&](int step) {
+    const int first = step * kKeys;
+    load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq, block_keys.first - first,
+                                       block_keys.end - first, head_dim);
+    copies_issued();
+  };
+  const auto load_values = [&](int step) {
+    const int first = step * kKeys;
+    load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq, args.v_stride.seq, block_keys.first - first,
+                                           block_keys.end - first, value_columns);
+    copies_issued();
+  };
+  load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row, head_dim);
+  if (steps.end > steps.begin) load_keys(steps.end - 1);
+
+  // This lane's first row in the block, and where its parts of the tiles begin.
+  const int lane_row = warp_index * 32 + lane / 8;
+  const unsigned q_lane = q_tile + 4 * lane_row * kPitch, k_lane = k_tile + 4 * (lane % 8) * kPitch;
+  const unsigned v_lane = v_tile + 16 * (lane % 8), p_lane = p_tile + 4 * lane_row * kPPitch;
+
+  float4 out[kLaneRows][kPieces];
+  float reference[kLaneRows], sum[kLaneRows];
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    HF_UNROLL
+    for (int m = 0; m < kPieces; m++) out[i][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    reference[i] = -kInfinity;
+    sum[i] = 0.0f;
+  }
+  const float scale = exponent_scale(args);
+
+  const auto do_step = [&](int step, auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    wait_copies<0>();
+    barrier();  // K is there, and all warps are through with V
+    load_values(step);
+    float s[kLaneRows][kLaneKeys];
+    multiply_keys(s, q_lane, k_lane);
+    if constexpr (kMasked || kScoreModified) {
+      modify_lane_scores<kMasked>(args, s, work, work.row + lane_row, step * kKeys + lane % 8);
+    }
+    unsigned long long seen = 0;
+    if constexpr (kElementwise) {
+      HF_UNROLL
+      for (int j = 0; j < kLaneKeys; j++) {
+        bool any = false;
+        HF_UNROLL
+        for (int i = 0; i < kLaneRows; i++) any |= !(s[i][j] == -kInfinity);
+        unsigned lanes = __ballot_sync(~0u, any);
+        lanes |= lanes >> 16;
+        lanes |= lanes >> 8;
+        seen |= (unsigned long long)(lanes & 255) << (8 * j);
+      }
+    }
+
+    float largest[kLaneRows];
+    bool grown = false;
+    HF_UNROLL
+    for (int i = 0; i < kLaneRows; i++) {
+      largest[i] = s[i][0];
+      HF_UNROLL
+      for (int j = 1; j < kLaneKeys; j++) largest[i] = fmaxf(largest[i], s[i][j]);
+      largest[i] *= scale;
+      grown |= largest[i] > reference[i] + kSlack;
+    }
+    if (__any_sync(~0u, grown)) {
+      HF_UNROLL
+      for (int i = 0; i < kLaneRows; i++) {
+        const float now = fmaxf(reference[i], octet_max(largest[i]));
+        const float factor = reference[i] == -kInfinity ? 0.0f : exp2_fast(reference[i] - now);
+        reference[i] = now;
+        sum[i] *= factor;
+        HF_UNROLL
+        for (int m = 0; m < kPieces; m++) {
+          out[i][m].x *= factor;
+          out[i][m].y *= factor;
+          out[i][m].z *= factor;
+          out[i][m].w *= factor;
+        }
+      }
+    }
+    __syncwarp();  // the warp is through with its last P
+    HF_UNROLL
+    for (int i = 0; i < kLaneRows; i++) {
+      const float base = finite_reference<kMasked>(reference[i]);
+      HF_UNROLL
+      for (int j = 0; j < kLaneKeys; j++) {
+        const float x = exp2_fast(fmaf(s[i][j], scale, -base));
+        sum[i] += x;
+        store_word(p_lane + 4 * (4 * i * kPPitch + lane % 8 + 8 * j), x);
+      }
+    }
+    wait_copies<0>();
+    barrier();  // V is there, and all warps are through with K
+    if (step > steps.begin) load_keys(step - 1);
+    multiply_values(out, p_lane, v_lane, seen);
+  };
+  int step = steps.end - 1;
+#pragma unroll 1
+  for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
+  if constexpr (!kElementwise) {
+#pragma unroll 1
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
+  }
+  if constexpr (Spec::window_left) {
+#pragma unroll 1
+    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
+  }
+  wait_copies<0>();
+
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    const int query = work.row + lane_row + 4 * i;
+    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total), factor = inverse_sum(total);
+    if (query >= args.seq_q) continue;
+    float* row = (float*)args.out + work.batch * args.out_stride.batch + work.head * args.out_stride.head +
+                 query * args.out_stride.seq + work.chunk * kValueDim;
+    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
+                                   query * args.lse_stride.seq
+                             : nullptr;
+    bool whole_pieces = Spec::aligned;
+    if (Spec::split_keys && args.splits > 1) {
+      const long long at = (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) * args.seq_q + query;
+      row = args.partial_out + at * value_dim + work.chunk * kValueDim;
+      lse_at = args.partial_lse + at;
+      whole_pieces = false;
+    }
+    if (Spec::lse || Spec::split_keys) {
+      if (lse_at && lane % 8 == 0 && work.chunk == 0) *lse_at = lse;
+    }
+    HF_UNROLL
+    for (int m = 0; m < kPieces; m++) {
+      const int column = 4 * (lane % 8) + 32 * m;
+      const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor, out[i][m].w * factor);
+      if (whole_pieces && column + 4 <= value_columns) {
+        *(float4*)(row + column) = x;
+      } else {
+        if (column < value_columns) row[column] = x.x;
+        if (column + 1 < value_columns) row[column + 1] = x.y;
+        if (column + 2 < value_columns) row[column + 2] = x.z;
+        if (column + 3 < value_columns) row[column + 3] = x.w;
+      }
+    }
+  }
+}
