@@ -61,10 +61,12 @@ HF_DEVICE Span span_of(const AttentionArgs& args, const Chunk& chunk, int row, i
   return {from, to, end, edge};
 }
 
-// Raw products of a register block of rows become probabilities.
-HF_DEVICE void softmax_block(const AttentionArgs& args, const Chunk& chunk, RowStates state,
-                             int first_row, int rows, const Span& span, int first_key, int keys,
-                             float factor, float* scores) {
+// Raw products of a register block of rows become probabilities. Not inlined: three copies would
+// only cost compile time.
+static __attribute__((noinline)) void softmax_block(const AttentionArgs& args, const Chunk& chunk,
+                                                    RowStates state, int first_row, int rows,
+                                                    const Span& span, int first_key, int keys,
+                                                    float factor, float* scores) {
   if (kScoreModified || Spec::mask || span.edge) {
     for (int row = 0; row < rows; ++row) {
       float* row_scores = scores + row * Spec::tile_keys;
