@@ -13,6 +13,7 @@
 #include "gpu/tile/wmma.h"
 #include "common/mask.h"
 #include "common/score.h"
+#include "gpu/tile/block_place.h"
 #include "gpu/tile/merge_rows.h"
 #include "gpu/tile/score_cells.h"
 
@@ -228,7 +229,14 @@ HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Wave& wave, co
         s[m][t] = mma(k, query, d ? s[m][t] : Accumulator{});
       }
     }
-    if constexpr (kOrdered) fence();
+    if constexpr (kOrdered) {
+      HF_UNROLL
+      for (int t = 0; t < kKeyTiles; t++) {
+        HF_UNROLL
+        for (int m = 0; m < kQueryTiles; m++) settle(s[m][t]);
+      }
+      fence();
+    }
   }
 }
 
@@ -377,7 +385,11 @@ HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
       if constexpr (Spec::mask || Spec::bias) v &= seen;
       HF_UNROLL
       for (int m = 0; m < kQueryTiles; m++) o[m][d] = mma(v, operand[m], o[m][d]);
-      if (kOrdered && d % 4 == 3) fence();
+      if (kOrdered && d % 4 == 3) {
+        HF_UNROLL
+        for (int m = 0; m < kQueryTiles; m++) settle(o[m][d]);
+        fence();
+      }
     }
   }
 }
@@ -389,8 +401,8 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
                     const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
                     Softmax& softmax, Output& o) {
   const bool live = !kEdge || (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
-  constexpr bool kOrdered = kEdge || kOrderedProducts || kTile.query_shared || kScoreModified ||
-                            Spec::mask || !Spec::aligned;
+  constexpr bool kOrdered = kEdge || kOrderedProducts || kTile.query_shared || kDimTiles > 8 ||
+                            kScoreModified || Spec::mask || !Spec::aligned;
   ValuePieces v;
   Scores s;
   Probabilities p;
@@ -411,35 +423,6 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
 }
 
 // ---- before and after the loop -------------------------------------------------------------------
-
-// What a block works on. Query heads of a K/V head are neighbours, then query tiles, so blocks that
-// run together share K and V in the caches; the last queries, which see most keys, come first.
-struct Place {
-  int batch, head, head_kv, first_query, slice, split;
-};
-
-HF_DEVICE Place block_place(const AttentionArgs& args) {
-  const int group = args.heads_q / args.heads_kv;
-  const int tiles = rdna::divide_up(args.seq_q, kQueries);
-  Place place;
-  int rest = block_id();
-  const int in_group = rest % group;
-  rest /= group;
-  place.first_query = (tiles - 1 - rest % tiles) * kQueries;
-  rest /= tiles;
-  place.slice = rest % kSlices;
-  rest /= kSlices;
-  if constexpr (Spec::split_keys) {
-    place.split = rest % args.splits;
-    rest /= args.splits;
-  } else {
-    place.split = 0;
-  }
-  place.head_kv = rest % args.heads_kv;
-  place.batch = rest / args.heads_kv;
-  place.head = place.head_kv * group + in_group;
-  return place;
-}
 
 HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args, const Wave& wave) {
   const u16* head = static_cast<const u16*>(args.q) + wave.batch * args.q_stride.batch +
@@ -480,17 +463,14 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave&
                           ? -kInfinity
                           : (hf_log2(total) + softmax.reference[m]) * kLn2;
     if (query >= args.seq_q) continue;
-    const long long cell =
-        ((static_cast<long long>(place.split) * args.batch + place.batch) * args.heads_q +
-         place.head) * args.seq_q + query;
-    u16* row = static_cast<u16*>(args.out) + place.batch * args.out_stride.batch +
-               place.head * args.out_stride.head + query * args.out_stride.seq;
+    const RowTarget to = row_target(args, place, query);
+    u16* row = static_cast<u16*>(args.out) + to.out;
     HF_UNROLL
     for (int d = 0; d < kValueTiles; d++) {
       const int dim = place.slice * kTile.value_slice + 16 * d + 8 * half;
       const Accumulator value = o[m][d] * inverse;
       if constexpr (Spec::split_keys) {
-        float* part = args.partial_out + cell * Spec::value_head_dim + dim;
+        float* part = args.partial_out + to.cell * Spec::value_head_dim + dim;
         HF_UNROLL
         for (int r = 0; r < 8; r++) {
           if (dim + r < Spec::value_head_dim) part[r] = value[r];
@@ -502,15 +482,7 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave&
         store_piece<Spec::value_head_dim>(row, dim, piece);
       }
     }
-    if (half != 0 || place.slice != 0) continue;
-    if constexpr (Spec::split_keys) {
-      args.partial_lse[cell] = lse;
-    } else if constexpr (Spec::lse) {
-      if (args.lse) {
-        args.lse[place.batch * args.lse_stride.batch + place.head * args.lse_stride.head +
-                 query * args.lse_stride.seq] = lse;
-      }
-    }
+    if (half == 0 && place.slice == 0) store_lse(args, to, lse);
   }
 }
 
@@ -521,17 +493,8 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
   using namespace hipflash;
   HF_SHARED(shared, kAt.bytes);
 
-  const Place place = block_place(args);
-  const int last_query = rdna::smaller(place.first_query + kQueries, args.seq_q) - 1;
-  KeyRange seen = keys_seen_by_any(args, place.first_query, last_query);
-  KeyRange whole = keys_seen_by_all(args, place.first_query, last_query);
-  if constexpr (Spec::split_keys) {
-    const int tiles = rdna::divide_up(seen.end - seen.first, kKeys);
-    const int share = rdna::divide_up(tiles, args.splits) * kKeys;
-    seen.first = seen.first + place.split * share;
-    seen.end = rdna::smaller(seen.end, seen.first + share);
-    whole.end = rdna::smaller(whole.end, seen.end);
-  }
+  const Place place = block_place<kQueries, kSlices>(args);
+  const auto [seen, whole] = block_keys<kQueries, kKeys>(args, place);
 
   const int lane = lane_id(), half = lane / 16, column = lane % 16;
   const int wave_first = place.first_query + wave_id() * kWaveQueries;
@@ -541,9 +504,8 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
   wave.head = place.head;
   wave.seen = KeyRange{0, 0};
   if (wave_first < args.seq_q) wave.seen = keys_seen_by_any(args, wave_first, wave_last);
-  wave.scale = exponent_scale(args);
-  if (wave.scale == 0.0f) wave.scale = 1e-30f;  // as good as 0, and hides keys as any other does
-  wave.hidden = wave.scale > 0.0f ? -kInfinity : kInfinity;
+  wave.scale = nonzero_exponent_scale(args);
+  wave.hidden = hidden_score(wave.scale);
   wave.slope = alibi_slope(args, place.batch, place.head);
   HF_UNROLL
   for (int m = 0; m < kQueryTiles; m++) {

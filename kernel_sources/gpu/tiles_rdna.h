@@ -95,18 +95,41 @@ constexpr long long wmma_blocks(WmmaTile tile, int batch, int heads_q, int seq_q
          wmma_slices(tile, value_dim);
 }
 
-// The default for head dims that fit `registers`; see docs/performance.md for what it is built on.
-constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim) {
-  const int d = round_up(head_dim, 16), v = round_up(value_dim, 16);
+// The registers of a lane that hold Q and O for one query tile; gfx11 keeps Q twice, once in each half
+// wave. S, P, the operands in flight and the next K and V need some 60 more of the 256.
+constexpr int wmma_query_registers(int generation, int head_dim) {
+  return round_up(head_dim, 16) / (generation == 12 ? 4 : 2);
+}
+constexpr int kWmmaRegisters = 192;
+
+// Neighbouring slices of equal size, as few as `limit` dims each allow.
+constexpr int wmma_slice(int value_dim, int limit) {
+  return round_up(divide_up(value_dim, divide_up(value_dim, limit)), 16);
+}
+
+// The default. `modified`: softcap, ALiBi, bias, a mask or unaligned rows, which take registers too.
+// docs/performance.md has the estimates that it rests on.
+constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int seq_q,
+                                bool modified) {
+  const int more = !modified ? 0 : generation == 12 ? 16 : 32;
+  const int q = wmma_query_registers(generation, head_dim) + more;
+  const int v = round_up(value_dim, 16);
+  if (head_dim <= 64 && v <= 64 && seq_q > 64 && !modified) {
+    return {4, 2, generation == 12 || head_dim <= 32 ? 32 : 16, false, v};
+  }
   WmmaTile tile = {8, 1, 32, false, v};
-  if (d <= 64 && v <= 64) tile = {4, 2, 32, false, v};
-  if (d > 128 || v > 128) {
-    tile = {4, 1, 16, generation == 11 ? d + v > 320 : d + 2 * v > 640, v};
-    if (tile.value_slice > 256) tile.value_slice = v == 512 ? 256 : round_up(divide_up(v, 2), 16);
+  if (q + v / 2 > (generation == 12 ? 144 : 128)) tile.tile_keys = 16;
+  if (generation == 12) {
+    tile.value_slice = wmma_slice(v, 2 * (kWmmaRegisters - q) / 16 * 16);
+  } else {
+    tile.value_slice = wmma_slice(v, head_dim <= 256 ? 256 : 192);
+    tile.query_shared = q + tile.value_slice / 2 > kWmmaRegisters;
+    if (tile.query_shared) tile.waves = 4;
   }
-  while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit && tile.waves > 1) {
-    tile.waves /= 2;
-  }
+  // Few queries: waves without rows would only wait. Fewer threads hold more of the next K and V each.
+  while (tile.waves > 2 && wmma_queries(tile) >= 2 * seq_q) tile.waves /= 2;
+  if (tile.waves < 4) tile.tile_keys = 16;
+  while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) tile.waves /= 2;
   return tile;
 }
 

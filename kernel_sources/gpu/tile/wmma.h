@@ -14,6 +14,10 @@ using f16x16 = _Float16 __attribute__((ext_vector_type(16)));
 // A lane's share of a 16x16 result: rows 8 (lane / 16) + 0..7 of column lane % 16.
 using Accumulator = f32x8;
 
+// The compiler must have the value here. Products are no memory accesses, so it may otherwise collect
+// them behind many loads of operands, all of them in registers.
+HF_DEVICE void settle(Accumulator& x) { asm volatile("" : "+v"(x)); }
+
 HF_DEVICE Accumulator hf_abs(Accumulator x) {
   HF_UNROLL
   for (int r = 0; r < 8; r++) x[r] = hf_abs(static_cast<float>(x[r]));

@@ -211,7 +211,8 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
     const int generation = rdna::wmma_generation(arch.c_str());
     const rdna::WmmaTile tile =
         c.wmma_tile.waves ? c.wmma_tile
-                          : rdna::wmma_default(generation, c.head_dim, c.value_dim);
+                          : rdna::wmma_default(generation, c.head_dim, c.value_dim, c.seq_q,
+                                               f.softcap || f.alibi || f.bias || f.mask || !f.aligned);
     kernel.text = source_text(folder, "gpu/attention_forward_rdna.hip", prologue(f, tile));
     kernel.blocks =
         rdna::wmma_blocks(tile, c.batch, c.heads_q, c.seq_q, c.value_dim, c.splits);

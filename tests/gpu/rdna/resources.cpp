@@ -1,7 +1,8 @@
 // Compiles the default configs of the RDNA kernel text by hipRTC, without a GPU, and prints what each
 // takes; fails if any spills or uses scratch up to a head dim of 256.
 //
-//   rdna_resources KERNEL_SOURCES [--family wmma|dot] [--out FOLDER] [--only TEXT] ARCH...
+//   rdna_resources KERNEL_SOURCES [--family wmma|dot] [--queries N] [--out FOLDER] [--only TEXT]
+//                 ARCH...
 //
 // --out keeps the code objects, for tools that read them.
 #include <cstdio>
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   using namespace rdna_test;
   std::string folder, out, only;
   bool dot = false;
+  int queries = 4096;
   std::vector<std::string> archs;
   for (int n = 1; n < argc; n++) {
     const std::string word = argv[n];
@@ -72,6 +74,8 @@ int main(int argc, char** argv) {
       dot = std::strcmp(argv[++n], "dot") == 0;
     } else if (word == "--out" && n + 1 < argc) {
       out = argv[++n];
+    } else if (word == "--queries" && n + 1 < argc) {
+      queries = std::stoi(argv[++n]);
     } else if (word == "--only" && n + 1 < argc) {
       only = argv[++n];
     } else if (folder.empty()) {
@@ -100,7 +104,10 @@ int main(int argc, char** argv) {
           } else {
             const int generation = rdna::wmma_generation(arch.c_str());
             text = source_text(folder, "gpu/attention_forward_rdna.hip",
-                               prologue(facts, rdna::wmma_default(generation, dim, dim)));
+                               prologue(facts, rdna::wmma_default(
+                                                   generation, dim, dim, queries,
+                                                   facts.softcap || facts.alibi || facts.bias ||
+                                                       facts.mask || !facts.aligned)));
           }
           try {
             const std::vector<char> code = compile(text, arch);

@@ -1,0 +1,272 @@
+// Flash attention forward with plain multiply-adds: for cards without matrix units, and for f32 on
+// every card whose matrix units have no f32.
+//
+// A block owns dot_queries() consecutive queries of one head. Sixteen threads share four of them: each
+// computes the scores of every 16th key and the output of every 16th quad of value dims. Probabilities
+// change hands through shared memory. Large head dims pass through shared memory in chunks.
+#include "gpu/tiles_rdna.h"
+#include "gpu/tile/dot.h"
+#include "common/mask.h"
+#include "common/score.h"
+#include "gpu/tile/block_place.h"
+#include "gpu/tile/merge_rows.h"
+#include "gpu/tile/score_cells.h"
+
+namespace hipflash {
+
+static_assert(!Spec::sinks, "attention sinks are not built");
+
+constexpr rdna::DotTile kTile = {Spec::threads, Spec::tile_keys, Spec::dim_chunk,
+                                 Spec::value_chunk};
+constexpr rdna::DotShared kAt = rdna::dot_shared(kElementBytes, kTile);
+constexpr int kThreads = kTile.threads, kQueries = rdna::dot_queries(kTile);
+constexpr int kKeys = kTile.tile_keys;
+constexpr int kRows = 4;                  // queries of a thread
+constexpr int kColumns = kKeys / 16;      // keys of a thread: its number in the row, + 16, ...
+constexpr int kChunks = rdna::divide_up(Spec::head_dim, kTile.dim_chunk);
+constexpr int kValueChunks = rdna::divide_up(Spec::value_head_dim, kTile.value_chunk);
+constexpr int kQuads = kTile.value_chunk / 64;  // of a chunk, for one thread
+
+static_assert(kTile.threads % 64 == 0 && kKeys % 16 == 0, "see DotTile");
+static_assert(kTile.dim_chunk % 4 == 0 && kTile.value_chunk % 64 == 0, "see DotTile");
+static_assert(kAt.bytes <= rdna::kSharedLimit, "see DotTile");
+
+using Scores = float[kRows][kColumns];
+using Output = f32x4[kRows][kValueChunks][kQuads];
+
+// The online softmax of a thread's queries; `total` counts the keys of this thread alone.
+struct Softmax {
+  float top[kRows];  // largest exponent so far, -inf before any visible key
+  float total[kRows];
+};
+
+struct Thread {
+  int row, column;     // row of sixteen threads in the block, place in the row
+  int query[kRows];    // past the end: the last one
+  KeyRange visible[kRows];
+  float scale, hidden, slope;
+};
+
+HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Thread& at) {
+#pragma clang loop unroll_count(4)
+  for (int d = 0; d < kTile.dim_chunk / 4; d++) {
+    Quad q[kRows], k[kColumns];
+    HF_UNROLL
+    for (int m = 0; m < kRows; m++) {
+      q[m] = *reinterpret_cast<const Quad*>(shared + kAt.q + (at.row * kRows + m) * kAt.q_row +
+                                            d * 4 * kElementBytes);
+    }
+    HF_UNROLL
+    for (int n = 0; n < kColumns; n++) {
+      k[n] = *reinterpret_cast<const Quad*>(shared + kAt.kv + (at.column + 16 * n) * kAt.q_row +
+                                            d * 4 * kElementBytes);
+    }
+    HF_UNROLL
+    for (int m = 0; m < kRows; m++) {
+      HF_UNROLL
+      for (int n = 0; n < kColumns; n++) s[m][n] = dot(q[m], k[n], s[m][n]);
+    }
+  }
+}
+
+HF_DEVICE void modify_and_mask(Scores& s, const AttentionArgs& args, const Place& place,
+                               const Thread& at, int first_key) {
+  HF_UNROLL
+  for (int m = 0; m < kRows; m++) {
+    HF_UNROLL
+    for (int n = 0; n < kColumns; n++) {
+      const int key = first_key + at.column + 16 * n;
+      float score = s[m][n];
+      if constexpr (kScoreModified) {
+        const float distance = static_cast<float>(at.query[m] + args.alibi_diagonal - key);
+        score = modify_score<float>(args, score, at.slope, distance);
+      }
+      float cell[1] = {score};
+      if constexpr (Spec::bias) {
+        add_bias<true>(cell, args, place.batch, place.head, at.query[m], key);
+      }
+      if constexpr (Spec::mask) {
+        apply_mask<true>(cell, args, place.batch, place.head, at.query[m], key, at.hidden);
+      }
+      s[m][n] = sees(at.visible[m], key) ? cell[0] : at.hidden;
+    }
+  }
+}
+
+// Turns scores into probabilities relative to the new row maxima, and scales what was summed up.
+HF_DEVICE void softmax_step(Scores& s, Softmax& softmax, Output& o, const Thread& at) {
+  HF_UNROLL
+  for (int m = 0; m < kRows; m++) {
+    float top = softmax.top[m];
+    HF_UNROLL
+    for (int n = 0; n < kColumns; n++) top = hf_max(top, s[m][n] * at.scale);
+    top = row_max(top);
+    const float reference = top == -kInfinity ? 0.0f : top;
+    const float shrink = hf_exp2(softmax.top[m] - reference);
+    softmax.top[m] = top;
+    softmax.total[m] *= shrink;
+    HF_UNROLL
+    for (int n = 0; n < kColumns; n++) {
+      s[m][n] = hf_exp2(hf_fma(s[m][n], at.scale, -reference));
+      softmax.total[m] += s[m][n];
+    }
+    HF_UNROLL
+    for (int c = 0; c < kValueChunks; c++) {
+      HF_UNROLL
+      for (int n = 0; n < kQuads; n++) o[m][c][n] *= shrink;
+    }
+  }
+}
+
+HF_DEVICE void store_probabilities(char* shared, const Scores& p, const Thread& at) {
+  HF_UNROLL
+  for (int m = 0; m < kRows; m++) {
+    HF_UNROLL
+    for (int n = 0; n < kColumns; n++) {
+      *reinterpret_cast<float*>(shared + kAt.p + (at.row * kRows + m) * kAt.p_row +
+                                (at.column + 16 * n) * 4) = p[m][n];
+    }
+  }
+}
+
+HF_DEVICE void multiply_values(f32x4 (&o)[kRows][kValueChunks][kQuads], int chunk,
+                               const char* shared, const Thread& at) {
+#pragma clang loop unroll_count(2)
+  for (int j = 0; j < kKeys; j += 4) {
+    f32x4 p[kRows];
+    HF_UNROLL
+    for (int m = 0; m < kRows; m++) {
+      p[m] = *reinterpret_cast<const f32x4*>(shared + kAt.p + (at.row * kRows + m) * kAt.p_row +
+                                             j * 4);
+    }
+    HF_UNROLL
+    for (int i = 0; i < 4; i++) {
+      // A key that a mask or bias hides may hold anything, NaN too: 0 * NaN must not reach the output.
+      bool seen = true;
+      if constexpr (Spec::mask || Spec::bias) {
+        seen = p[0][i] != 0.0f || p[1][i] != 0.0f || p[2][i] != 0.0f || p[3][i] != 0.0f;
+      }
+      HF_UNROLL
+      for (int n = 0; n < kQuads; n++) {
+        const f32x4 v = widen(*reinterpret_cast<const Quad*>(
+            shared + kAt.kv + (j + i) * kAt.v_row + (at.column + 16 * n) * 4 * kElementBytes));
+        const f32x4 value = seen ? v : f32x4{0, 0, 0, 0};
+        HF_UNROLL
+        for (int m = 0; m < kRows; m++) {
+          HF_UNROLL
+          for (int e = 0; e < 4; e++) {
+            o[m][chunk][n][e] = hf_fma(p[m][i], value[e], o[m][chunk][n][e]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Divides by the row sums and writes output and LSE, or this split's part of both.
+HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Thread& at,
+                      const Softmax& softmax, const Output& o) {
+  HF_UNROLL
+  for (int m = 0; m < kRows; m++) {
+    const int query = place.first_query + at.row * kRows + m;
+    const float total = row_sum(softmax.total[m]);
+    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;  // saw nothing: 0; NaN stays
+    if (query >= args.seq_q) continue;
+    const RowTarget to = row_target(args, place, query);
+    HF_UNROLL
+    for (int c = 0; c < kValueChunks; c++) {
+      HF_UNROLL
+      for (int n = 0; n < kQuads; n++) {
+        HF_UNROLL
+        for (int e = 0; e < 4; e++) {
+          const int dim = c * kTile.value_chunk + (at.column + 16 * n) * 4 + e;
+          if (dim >= Spec::value_head_dim) continue;
+          const float x = o[m][c][n][e] * inverse;
+          if constexpr (Spec::split_keys) {
+            args.partial_out[to.cell * Spec::value_head_dim + dim] = x;
+          } else {
+            store_element(args.out, to.out + dim, x);
+          }
+        }
+      }
+    }
+    if (at.column == 0) {
+      store_lse(args, to,
+                total == 0.0f ? -kInfinity : (hf_log2(total) + softmax.top[m]) * kLn2);
+    }
+  }
+}
+
+}  // namespace hipflash
+
+HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
+    const hipflash::AttentionArgs args) {
+  using namespace hipflash;
+  HF_SHARED(shared, kAt.bytes);
+
+  const Place place = block_place<kQueries, 1>(args);
+  const KeyRange seen = block_keys<kQueries, kKeys>(args, place).seen;
+  const auto head = [&](const void* base, const RowStrides& stride, int which) {
+    return static_cast<const char*>(base) +
+           (place.batch * stride.batch + which * stride.head) * kElementBytes;
+  };
+  const char* q = head(args.q, args.q_stride, place.head);
+  const char* k = head(args.k, args.k_stride, place.head_kv);
+  const char* v = head(args.v, args.v_stride, place.head_kv);
+
+  Thread at;
+  at.row = thread_id() / 16;
+  at.column = thread_id() % 16;
+  at.scale = nonzero_exponent_scale(args);
+  at.hidden = hidden_score(at.scale);
+  at.slope = alibi_slope(args, place.batch, place.head);
+  Softmax softmax;
+  Output o;
+  HF_UNROLL
+  for (int m = 0; m < kRows; m++) {
+    at.query[m] =
+        rdna::smaller(place.first_query + at.row * kRows + m, args.seq_q - 1);
+    at.visible[m] = visible_keys(args, at.query[m]);
+    softmax.top[m] = -kInfinity;
+    softmax.total[m] = 0.0f;
+    HF_UNROLL
+    for (int c = 0; c < kValueChunks; c++) {
+      HF_UNROLL
+      for (int n = 0; n < kQuads; n++) o[m][c][n] = f32x4{0, 0, 0, 0};
+    }
+  }
+
+  for (int key = seen.first; key < seen.end; key += kKeys) {
+    Scores s = {};
+    for (int chunk = 0; chunk < kChunks; chunk++) {
+      const int dim = chunk * kTile.dim_chunk;
+      barrier();  // nobody reads the tile before any more
+      if (kChunks > 1 || key == seen.first) {
+        load_tile<kThreads, Spec::head_dim, kQueries, kTile.dim_chunk>(
+            shared + kAt.q, kAt.q_row, q, args.q_stride.seq, place.first_query, args.seq_q, dim);
+      }
+      load_tile<kThreads, Spec::head_dim, kKeys, kTile.dim_chunk>(
+          shared + kAt.kv, kAt.q_row, k, args.k_stride.seq, key, seen.end, dim);
+      barrier();
+      multiply_keys(s, shared, at);
+    }
+    modify_and_mask(s, args, place, at, key);
+    softmax_step(s, softmax, o, at);
+    store_probabilities(shared, s, at);
+    HF_UNROLL
+    for (int chunk = 0; chunk < kValueChunks; chunk++) {
+      barrier();
+      load_tile<kThreads, Spec::value_head_dim, kKeys, kTile.value_chunk>(
+          shared + kAt.kv, kAt.v_row, v, args.v_stride.seq, key, seen.end,
+          chunk * kTile.value_chunk);
+      barrier();
+      multiply_values(o, chunk, shared, at);
+    }
+  }
+  finish(args, place, at, softmax, o);
+}
+
+HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(
+    const hipflash::AttentionArgs args) {
+  hipflash::merge_splits(args);
+}

@@ -1,0 +1,134 @@
+// The words of attention_forward_dot.hip: plain multiply-adds in f32 on any card, waves of 32 or 64.
+//
+// A quad is four neighbouring elements of a row, in the type they have in memory. Sixteen
+// neighbouring threads form a row; they lie in one wave.
+#pragma once
+
+#include "gpu/tile/amd.h"
+
+namespace hipflash {
+
+constexpr int kElementBytes = Spec::element == ElementType::f32 ? 4 : 2;
+
+template <int kBytes>
+struct QuadOf {
+  using Type = u32x2;
+};
+template <>
+struct QuadOf<4> {
+  using Type = f32x4;
+};
+using Quad = QuadOf<kElementBytes>::Type;
+
+HF_DEVICE f16x2 f16_pair(u32 word) { return __builtin_bit_cast(f16x2, word); }
+
+HF_DEVICE f32x4 widen(f32x4 quad) { return quad; }
+HF_DEVICE f32x4 widen(u32x2 quad) {
+  const u32 low = quad[0], high = quad[1];
+  if constexpr (Spec::element == ElementType::bf16) {
+    return f32x4{from_bits(low << 16), from_bits(low & 0xffff0000u), from_bits(high << 16),
+                 from_bits(high & 0xffff0000u)};
+  }
+  const f16x2 a = f16_pair(low), b = f16_pair(high);
+  return f32x4{static_cast<float>(a[0]), static_cast<float>(a[1]), static_cast<float>(b[0]),
+               static_cast<float>(b[1])};
+}
+
+// Cards that add two f16 products to an f32 in one instruction.
+#if defined(__gfx906__) || defined(__gfx1011__) || defined(__gfx1012__) || defined(__GFX11__) || \
+    defined(__GFX12__) || defined(__gfx1030__) || defined(__gfx1031__) ||                        \
+    defined(__gfx1032__) || defined(__gfx1033__) || defined(__gfx1034__) ||                      \
+    defined(__gfx1035__) || defined(__gfx1036__)
+#define HF_DOT2 1
+#else
+#define HF_DOT2 0
+#endif
+
+// sum + a . b
+HF_DEVICE float dot(Quad a, Quad b, float sum) {
+#if HF_DOT2
+  if constexpr (Spec::element == ElementType::f16) {
+    const u32 a0 = a[0], a1 = a[1], b0 = b[0], b1 = b[1];
+    sum = __builtin_amdgcn_fdot2(f16_pair(a0), f16_pair(b0), sum, false);
+    return __builtin_amdgcn_fdot2(f16_pair(a1), f16_pair(b1), sum, false);
+  }
+#endif
+  const f32x4 x = widen(a), y = widen(b);
+  HF_UNROLL
+  for (int i = 0; i < 4; i++) sum = hf_fma(x[i], y[i], sum);
+  return sum;
+}
+
+// The largest value, and the sum, of the sixteen threads of a row, in all of them.
+template <int kBy>
+HF_DEVICE float rotated(float x) {
+  constexpr int kRotateRight = 0x120;
+  return from_bits(static_cast<u32>(__builtin_amdgcn_update_dpp(
+      0, static_cast<int>(bits(x)), kRotateRight + kBy, 0xf, 0xf, true)));
+}
+HF_DEVICE float row_max(float x) {
+  x = hf_max(x, rotated<8>(x));
+  x = hf_max(x, rotated<4>(x));
+  x = hf_max(x, rotated<2>(x));
+  return hf_max(x, rotated<1>(x));
+}
+HF_DEVICE float row_sum(float x) {
+  x += rotated<8>(x);
+  x += rotated<4>(x);
+  x += rotated<2>(x);
+  return x + rotated<1>(x);
+}
+
+// ---- elements in global memory ---------------------------------------------------------------------
+
+HF_DEVICE void store_element(void* to, long long at, float x) {
+  if constexpr (Spec::element == ElementType::f32) {
+    static_cast<float*>(to)[at] = x;
+  } else if constexpr (Spec::element == ElementType::f16) {
+    static_cast<_Float16*>(to)[at] = static_cast<_Float16>(x);
+  } else {
+    const u32 word = bits(x);
+    static_cast<u16*>(to)[at] =
+        static_cast<u16>(x == x ? (word + 0x7fffu + ((word >> 16) & 1u)) >> 16 : 0x7fc0u);
+  }
+}
+
+HF_DEVICE void add_element(f32x4& quad, int i, const char* row, int at) {
+  quad[i] = reinterpret_cast<const float*>(row)[at];
+}
+HF_DEVICE void add_element(u32x2& quad, int i, const char* row, int at) {
+  const u32 element = reinterpret_cast<const u16*>(row)[at];
+  quad[i / 2] |= element << (16 * (i % 2));
+}
+
+// Elements dim..dim+3 of a row of kDim; those past its end are 0.
+template <int kDim>
+HF_DEVICE Quad load_quad(const char* row, int dim) {
+  Quad quad = {};
+  if constexpr (Spec::aligned && kDim % 4 == 0) {
+    if (dim < kDim) quad = *reinterpret_cast<const Quad*>(row + dim * kElementBytes);
+  } else {
+    HF_UNROLL
+    for (int i = 0; i < 4; i++) {
+      if (dim + i < kDim) add_element(quad, i, row, dim + i);
+    }
+  }
+  return quad;
+}
+
+// Rows first..first+kRows-1 (those from `end` on are 0), dims dim..dim+kDims-1, into shared memory.
+template <int kThreads, int kDim, int kRows, int kDims>
+HF_DEVICE void load_tile(char* shared, int pitch, const char* base, long long stride, int first,
+                         int end, int dim) {
+  constexpr int kQuads = kDims / 4;
+  for (int n = thread_id(); n < kRows * kQuads; n += kThreads) {
+    const int row = n / kQuads, column = n % kQuads * 4;
+    Quad quad = {};
+    if (first + row < end) {
+      quad = load_quad<kDim>(base + (first + row) * stride * kElementBytes, dim + column);
+    }
+    *reinterpret_cast<Quad*>(shared + row * pitch + column * kElementBytes) = quad;
+  }
+}
+
+}  // namespace hipflash
