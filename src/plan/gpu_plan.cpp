@@ -18,7 +18,7 @@ using platform::DeviceFacts;
 using platform::GpuLaunch;
 using TileNumbers = std::vector<std::pair<std::string, int>>;
 
-// What a family adds to the facts of the Problem.
+// A text with its compiler.
 struct Family {
   const char* file;
   jit::CompilerKind compiler;
@@ -48,40 +48,66 @@ std::string config_text(const TileNumbers& numbers, const DeviceFacts& device) {
   return text + fmt::format("compute_units={}", device.compute_units);
 }
 
-// The steps that all families share, from facts and tile to the finished plan.
+// What a family says of one tile config.
+struct Config {
+  TileNumbers numbers;
+  int tile_keys;
+  int threads;
+  int shared_bytes;  // dynamic
+};
+
+// The steps that all families share, from the facts of a Problem to the finished plan.
 class Builder {
  public:
   Builder(const Problem& problem, const DeviceFacts& device)
       : bounds_(mask_bounds(problem)), device_(device), facts(facts_of(problem, bounds_)) {
-    plan.args = arguments_of(problem, bounds_);
+    plan_.args = arguments_of(problem, bounds_);
   }
 
-  KernelPlan finish(const Family& family, const TileNumbers& tile, GpuLaunch launch,
-                    const std::string& why) {
-    const AttentionArgs& args = plan.args;
-    facts.split_keys = args.splits > 1;
+  const AttentionArgs& args() const { return plan_.args; }
+  int element_bytes() const { return facts.element == ElementType::f32 ? 4 : 2; }
+  // Softcap, ALiBi, bias and masks take registers of a kernel.
+  bool modified() const { return facts.softcap || facts.alibi || facts.bias || facts.mask; }
+
+  // For families with one block per tile, which may split their keys. `blocks` counts the blocks of
+  // some arguments, `merge_blocks` those of attention_merge.
+  template <class Blocks, class MergeBlocks>
+  KernelPlan finish(const Family& family, const Config& config, Blocks&& blocks,
+                    MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
+    AttentionArgs& args = plan_.args;
+    args.splits = gpu_key_splits(blocks(args), device_.compute_units, args.seq_k, config.tile_keys);
+    GpuLaunch launch;
+    launch.forward = {grid_size(blocks(args)), static_cast<unsigned>(config.threads),
+                      static_cast<unsigned>(config.shared_bytes)};
+    if (args.splits > 1) launch.merge = {grid_size(merge_blocks(args)), merge_threads, 0};
     launch.partial_bytes = partial_bytes(args);
-    plan.spec.compiler = family.compiler;
-    plan.spec.family = family.file;
-    plan.spec.arch = device_.arch;
-    plan.spec.facts = spec_members(facts, tile);
-    plan.spec.options = family.options;
-    plan.spec.label = describe(facts);
-    plan.config = config_text(tile, device_);
-    plan.reason = why;
-    plan.work_items = launch.pieces ? launch.pieces : launch.forward.blocks;
-    plan.workspace_bytes = launch.partial_bytes;
-    plan.launch = launch;
-    return std::move(plan);
+    return finish(family, config, launch, why);
+  }
+
+  KernelPlan finish(const Family& family, const Config& config, const GpuLaunch& launch,
+                    const std::string& why) {
+    facts.split_keys = plan_.args.splits > 1;
+    plan_.spec.compiler = family.compiler;
+    plan_.spec.family = family.file;
+    plan_.spec.arch = device_.arch;
+    plan_.spec.facts = spec_members(facts, config.numbers);
+    plan_.spec.options = family.options;
+    plan_.spec.label = describe(facts);
+    plan_.config = config_text(config.numbers, device_);
+    plan_.reason = why;
+    plan_.work_items = launch.pieces ? launch.pieces : launch.forward.blocks;
+    plan_.workspace_bytes = launch.partial_bytes;
+    plan_.launch = launch;
+    return std::move(plan_);
   }
 
  private:
   MaskBounds bounds_;
   const DeviceFacts& device_;
+  KernelPlan plan_;
 
  public:
   KernelFacts facts;
-  KernelPlan plan;
 };
 
 template <std::size_t N>
@@ -89,7 +115,7 @@ std::vector<std::string> options_of(const char* const (&options)[N]) {
   return {std::begin(options), std::end(options)};
 }
 
-bool strides_within(const Problem& p, bool (*fits)(long long)) {
+bool rows_within(const Problem& p, bool (*fits)(long long)) {
   for (const Strides* s : {&p.q, &p.k, &p.v, &p.out}) {
     if (!fits(s->seq)) return false;
   }
@@ -98,94 +124,128 @@ bool strides_within(const Problem& p, bool (*fits)(long long)) {
 
 KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Card card) {
   Builder builder(problem, device);
-  AttentionArgs& args = builder.plan.args;
-  builder.facts.aligned =
-      builder.facts.aligned && strides_within(problem, cdna::stride_allows_vectors);
-  const int bytes = builder.facts.element == ElementType::f32 ? 4 : 2;
-  const cdna::Tile tile = cdna::default_tile(card, bytes, args.head_dim, args.value_head_dim);
-  const auto blocks = [&](int splits) {
-    return cdna::blocks(tile, args.batch, args.heads_q, args.seq_q, splits);
-  };
-  args.splits = gpu_key_splits(blocks(1), device.compute_units, args.seq_k, tile.tile_keys);
-  GpuLaunch launch;
-  launch.forward = {grid_size(blocks(args.splits)), static_cast<unsigned>(cdna::threads(tile)), 0};
-  if (args.splits > 1) {
-    launch.merge = {
-        grid_size(cdna::merge_blocks(args.batch, args.heads_q, args.seq_q, args.value_head_dim)),
-        cdna::kMergeThreads, 0};
-  }
+  builder.facts.aligned = problem.aligned && rows_within(problem, cdna::stride_allows_vectors);
+  const AttentionArgs& args = builder.args();
+  const cdna::Tile tile =
+      cdna::default_tile(card, builder.element_bytes(), args.head_dim, args.value_head_dim,
+                         builder.facts.aligned && !builder.modified());
+  const Config config = {{{"waves", tile.waves},
+                          {"mma_rows", tile.mma_rows},
+                          {"tile_keys", tile.tile_keys},
+                          {"waves_per_simd", tile.waves_per_simd},
+                          {"read_ahead", tile.read_ahead},
+                          {"dies", cdna::dies_of(card)},
+                          {"largest_head_dim", 512}},
+                         tile.tile_keys,
+                         cdna::threads(tile),
+                         0};
   return builder.finish(
-      {"gpu/attention_forward.hip", jit::CompilerKind::hiprtc, options_of(cdna::kOptions)},
-      {{"waves", tile.waves},
-       {"mma_rows", tile.mma_rows},
-       {"tile_keys", tile.tile_keys},
-       {"waves_per_simd", tile.waves_per_simd},
-       {"read_ahead", tile.read_ahead},
-       {"dies", cdna::dies_of(card)},
-       {"largest_head_dim", 512}},
-      launch, "built-in default of matrix cores for " + device.arch);
+      {"gpu/attention_forward.hip", jit::CompilerKind::hiprtc, options_of(cdna::kOptions)}, config,
+      [&](const AttentionArgs& a) {
+        return cdna::blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
+      },
+      [](const AttentionArgs& a) {
+        return cdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
+      },
+      cdna::kMergeThreads, "built-in default of matrix cores for " + device.arch);
+}
+
+long long rdna_merge_blocks(const AttentionArgs& a) {
+  return rdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
 }
 
 KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int generation) {
   Builder builder(problem, device);
-  AttentionArgs& args = builder.plan.args;
-  builder.facts.aligned = builder.facts.aligned && strides_within(problem, [](long long stride) {
+  builder.facts.aligned = problem.aligned && rows_within(problem, [](long long stride) {
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
-  const KernelFacts& facts = builder.facts;
-  const bool modified = facts.softcap || facts.alibi || facts.bias || facts.mask;
+  const AttentionArgs& args = builder.args();
   const rdna::WmmaTile tile =
-      rdna::wmma_default(generation, args.head_dim, args.value_head_dim, args.seq_q, modified);
-  const auto blocks = [&](int splits) {
-    return rdna::wmma_blocks(tile, args.batch, args.heads_q, args.seq_q, args.value_head_dim,
-                             splits);
-  };
-  args.splits = gpu_key_splits(blocks(1), device.compute_units, args.seq_k, tile.tile_keys);
-  GpuLaunch launch;
-  launch.forward = {grid_size(blocks(args.splits)), static_cast<unsigned>(rdna::wmma_threads(tile)),
-                    0};
-  if (args.splits > 1) {
-    launch.merge = {
-        grid_size(rdna::merge_blocks(args.batch, args.heads_q, args.seq_q, args.value_head_dim)),
-        rdna::kMergeThreads, 0};
-  }
+      rdna::wmma_default(generation, args.head_dim, args.value_head_dim, args.seq_q,
+                         builder.modified() || !builder.facts.aligned);
+  const Config config = {{{"waves", tile.waves},
+                          {"query_tiles", tile.query_tiles},
+                          {"tile_keys", tile.tile_keys},
+                          {"query_shared", tile.query_shared},
+                          {"value_slice", tile.value_slice}},
+                         tile.tile_keys,
+                         rdna::wmma_threads(tile),
+                         0};
   return builder.finish(
       {"gpu/attention_forward_rdna.hip", jit::CompilerKind::hiprtc, options_of(rdna::kOptions)},
-      {{"waves", tile.waves},
-       {"query_tiles", tile.query_tiles},
-       {"tile_keys", tile.tile_keys},
-       {"query_shared", tile.query_shared},
-       {"value_slice", tile.value_slice}},
-      launch, "built-in default of WMMA for " + device.arch);
+      config,
+      [&](const AttentionArgs& a) {
+        return rdna::wmma_blocks(tile, a.batch, a.heads_q, a.seq_q, a.value_head_dim, a.splits);
+      },
+      rdna_merge_blocks, rdna::kMergeThreads, "built-in default of WMMA for " + device.arch);
+}
+
+KernelPlan plan_dot(const Problem& problem, const DeviceFacts& device) {
+  Builder builder(problem, device);
+  const rdna::DotTile tile = rdna::dot_default(builder.element_bytes(), builder.args().head_dim,
+                                               builder.args().value_head_dim);
+  const Config config = {{{"threads", tile.threads},
+                          {"tile_keys", tile.tile_keys},
+                          {"dim_chunk", tile.dim_chunk},
+                          {"value_chunk", tile.value_chunk}},
+                         tile.tile_keys,
+                         tile.threads,
+                         0};
+  return builder.finish(
+      {"gpu/attention_forward_dot.hip", jit::CompilerKind::hiprtc, options_of(rdna::kOptions)},
+      config,
+      [&](const AttentionArgs& a) {
+        return rdna::dot_blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
+      },
+      rdna_merge_blocks, rdna::kMergeThreads,
+      "built-in default of vector units for " + device.arch);
+}
+
+const Family kSm80{
+    "gpu/attention_forward_sm80.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
+const Family kSm90{
+    "gpu/attention_forward_sm90.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
+const Family kNvF32{
+    "gpu/attention_forward_nvf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
+
+// attention_merge of the NVIDIA families: a warp for each row, four warps in a block.
+constexpr unsigned kNvMergeThreads = 128;
+long long nv_merge_blocks(const AttentionArgs& a) {
+  return (static_cast<long long>(a.batch) * a.heads_q * a.seq_q + 3) / 4;
 }
 
 KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const std::string& why) {
   Builder builder(problem, device);
-  AttentionArgs& args = builder.plan.args;
+  const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile =
-      sm80_default(args.head_dim, args.value_head_dim, static_cast<int>(device.shared_bytes));
-  args.splits =
-      gpu_key_splits(sm80_blocks(tile, args), device.compute_units, args.seq_k, tile.tile_keys);
-  GpuLaunch launch;
-  launch.forward = {
-      grid_size(sm80_blocks(tile, args)), static_cast<unsigned>(sm80_threads(tile)),
-      static_cast<unsigned>(sm80_shared_bytes(tile, args.head_dim, args.value_head_dim))};
-  if (args.splits > 1) {
-    launch.merge = {
-        grid_size((static_cast<long long>(args.batch) * args.heads_q * args.seq_q + 3) / 4), 128,
-        0};
-  }
-  return builder.finish({"gpu/attention_forward_sm80.cu",
-                         jit::CompilerKind::nvrtc,
-                         {"--std=c++17", "-default-device"}},
-                        {{"tile_keys", tile.tile_keys},
-                         {"waves", tile.waves},
-                         {"row_tiles", tile.row_tiles},
-                         {"stages", tile.stages},
-                         {"blocks_per_sm", tile.blocks_per_sm},
-                         {"q_in_registers", tile.q_in_registers},
-                         {"pack_heads", tile.pack_heads}},
-                        launch, why);
+      sm80_default(dim, value_dim, builder.modified(), static_cast<int>(device.shared_bytes));
+  const Config config = {{{"tile_keys", tile.tile_keys},
+                          {"waves", tile.waves},
+                          {"row_tiles", tile.row_tiles},
+                          {"stages", tile.stages},
+                          {"blocks_per_sm", tile.blocks_per_sm},
+                          {"q_in_registers", tile.q_in_registers},
+                          {"pack_heads", tile.pack_heads}},
+                         tile.tile_keys,
+                         sm80_threads(tile),
+                         sm80_shared_bytes(tile, dim, value_dim)};
+  return builder.finish(
+      kSm80, config, [&](const AttentionArgs& a) { return sm80_blocks(tile, a); }, nv_merge_blocks,
+      kNvMergeThreads, why);
+}
+
+KernelPlan plan_nvf32(const Problem& problem, const DeviceFacts& device) {
+  Builder builder(problem, device);
+  const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
+  const NvF32Tile tile = nvf32_default(dim, value_dim, static_cast<int>(device.shared_bytes));
+  const Config config = {
+      {{"tile_keys", tile.tile_keys}, {"waves", tile.waves}, {"blocks_per_sm", tile.blocks_per_sm}},
+      tile.tile_keys,
+      nvf32_threads(tile),
+      nvf32_shared_bytes(tile, dim, value_dim)};
+  return builder.finish(
+      kNvF32, config, [&](const AttentionArgs& a) { return nvf32_blocks(tile, a); },
+      nv_merge_blocks, kNvMergeThreads, "built-in default of f32 multiply-adds");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
@@ -199,39 +259,36 @@ bool wgmma_takes(const Problem& problem, AttentionArgs args) {
                     problem.features.mask, problem.features.sinks);
 }
 
-KernelPlan plan_sm90(const Problem& problem, const DeviceFacts& device) {
-  Builder builder(problem, device);
-  const AttentionArgs& args = builder.plan.args;
-  const Sm90Tile tile = sm90_default(args.head_dim, args.value_head_dim);
+KernelPlan plan_sm90(Builder& builder, const DeviceFacts& device) {
+  const AttentionArgs& args = builder.args();
+  const bool ragged = builder.facts.window_left || builder.facts.window_right;
+  const Sm90Tile tile = sm90_default(args.head_dim, args.value_head_dim, ragged, args.seq_k);
+  const Config config = {{{"tile_keys", tile.tile_keys},
+                          {"query_groups", tile.query_groups},
+                          {"stages", tile.stages},
+                          {"q_stages", tile.q_stages},
+                          {"take_turns", tile.take_turns}},
+                         tile.tile_keys,
+                         sm90_threads(tile),
+                         sm90_shared_bytes(tile, args.head_dim, args.value_head_dim)};
   GpuLaunch launch;
   launch.pieces = grid_size(sm90_pieces(tile, args));
-  launch.forward = {
-      std::min(launch.pieces, static_cast<unsigned>(device.compute_units)),
-      static_cast<unsigned>(sm90_threads(tile)),
-      static_cast<unsigned>(sm90_shared_bytes(tile, args.head_dim, args.value_head_dim))};
+  launch.forward = {std::min(launch.pieces, static_cast<unsigned>(device.compute_units)),
+                    static_cast<unsigned>(config.threads),
+                    static_cast<unsigned>(config.shared_bytes)};
   launch.tensor_maps = tile;
   launch.bf16 = builder.facts.element == ElementType::bf16;
-  return builder.finish({"gpu/attention_forward_sm90.cu",
-                         jit::CompilerKind::nvrtc,
-                         {"--std=c++17", "-default-device"}},
-                        {{"tile_keys", tile.tile_keys},
-                         {"query_groups", tile.query_groups},
-                         {"stages", tile.stages},
-                         {"q_stages", tile.q_stages},
-                         {"take_turns", tile.take_turns}},
-                        launch, "built-in default of wgmma for " + device.arch);
+  return builder.finish(kSm90, config, launch, "built-in default of wgmma for " + device.arch);
 }
 
 KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device) {
-  if (problem.dtype == DType::f32) {
-    fail(ErrorCode::NotSupported, "f32 on {}: this feature is not built yet", device.arch);
+  if (problem.dtype == DType::f32) return plan_nvf32(problem, device);
+  if (device.arch != "sm_90a") {
+    return plan_sm80(problem, device, "built-in default of mma.sync for " + device.arch);
   }
-  if (device.arch == "sm_90a") {
-    const Builder probe(problem, device);
-    if (wgmma_takes(problem, probe.plan.args)) return plan_sm90(problem, device);
-    return plan_sm80(problem, device, "mma.sync: wgmma does not take these strides or features");
-  }
-  return plan_sm80(problem, device, "built-in default of mma.sync for " + device.arch);
+  Builder builder(problem, device);
+  if (wgmma_takes(problem, builder.args())) return plan_sm90(builder, device);
+  return plan_sm80(problem, device, "mma.sync: wgmma does not take these strides or features");
 }
 
 }  // namespace
@@ -241,12 +298,7 @@ KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device) {
   const cdna::Card card = cdna::card_of(device.arch.c_str());
   if (card != cdna::Card::none) return plan_cdna(problem, device, card);
   const int generation = rdna::wmma_generation(device.arch.c_str());
-  if (generation == 0) {
-    fail(ErrorCode::NotSupported, "arch {}: no kernel family serves it yet", device.arch);
-  }
-  if (problem.dtype == DType::f32) {
-    fail(ErrorCode::NotSupported, "f32 on {}: this feature is not built yet", device.arch);
-  }
+  if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, device);
   return plan_wmma(problem, device, generation);
 }
 

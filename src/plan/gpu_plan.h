@@ -6,8 +6,7 @@
 
 namespace hipflash::plan {
 
-// Throws Error(NotSupported) for an architecture that no family serves, or a grid beyond what the
-// runtime takes.
+// Throws Error(NotSupported) for a grid beyond what the runtime takes.
 KernelPlan plan_gpu(const Problem& problem, const platform::DeviceFacts& device);
 
 // The facts of an architecture that may not be at hand, for compiling ahead: "gfx942", "sm_90a".

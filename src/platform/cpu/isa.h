@@ -10,14 +10,15 @@
 namespace hipflash::platform {
 
 struct IsaReport {
-  CpuIsa best = CpuIsa::portable;  // the values are ordered: a later one is faster where available
-  std::vector<std::string> notes;  // why something faster is not used
+  CpuIsa best = CpuIsa::portable;     // of those that work; the values are ordered
+  CpuIsa fastest = CpuIsa::portable;  // what "auto" takes
+  std::vector<std::string> notes;     // why something faster is not used
 };
 
 // Of this machine; computed once.
 const IsaReport& isa_report();
 
-// The set that `name` asks for ("" or "auto": the best). InvalidArgument if it is unknown or the
+// The set that `name` asks for ("" or "auto": the fastest). InvalidArgument if it is unknown or the
 // CPU lacks it: a slower set is never taken silently.
 CpuIsa choose_isa(const std::string& name);
 
