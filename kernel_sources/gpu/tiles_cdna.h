@@ -148,24 +148,26 @@ constexpr Tile kTiles[] = {
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
-// The default for an architecture, element size and head dimensions.
-constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim) {
+// The default for an architecture, element size and head dimensions. `plain`: no softcap, ALiBi,
+// bias or bool mask, and rows are aligned; anything else takes registers for addresses and values.
+constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim, bool plain) {
   const int bytes = element_bytes * larger(head_dim, value_dim);  // of the longer row
   if (element_bytes == 2) {
-    if (bytes <= 64) return {4, 32, 64, 2, 4};
+    if (bytes <= 64) return {4, 32, 64, plain || card != Card::gfx908 ? 2 : 1, 4};
     if (card == Card::gfx908) {  // products go to accumulation registers, others are scarce
-      if (bytes <= 128) return {4, 32, 32, 2, 4};
-      if (bytes <= 256) return {4, 32, 64, 1, 4};
-      return bytes <= 448 ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
+      if (bytes <= 128) return {4, 32, 32, plain ? 2 : 1, 4};
+      if (bytes <= 256) return {4, 32, plain ? 64 : 32, 1, 4};
+      return bytes <= 448 && plain ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
     }
-    if (bytes <= 128) return {4, 32, 32, 4, 2};
-    if (bytes <= 256) return {4, 32, 64, 2, 4};
-    if (bytes <= 512) return {4, 32, 32, 1, 4};
+    if (bytes <= 128) return plain ? Tile{4, 32, 32, 4, 2} : Tile{4, 32, 32, 2, 4};
+    if (bytes <= 256) return plain ? Tile{4, 32, 64, 2, 3} : Tile{4, 32, 32, 2, 4};
+    if (bytes <= 384 && plain) return {4, 32, 32, 2, 3};
+    if (bytes <= 512) return plain ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
     return {4, 16, 32, 1, 2};
   }
-  if (bytes <= (card == Card::gfx908 ? 256 : 512)) return {4, 32, 32, 2, 4};
-  if (bytes <= 512) return {4, 32, 32, 1, 4};
-  if (bytes <= 1024) return {4, 16, 32, 1, 4};
+  if (bytes <= (card == Card::gfx908 ? 256 : 512) && plain) return {4, 32, 32, 2, 4};
+  if (bytes <= 512) return plain || bytes <= 256 ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
+  if (bytes <= 1024) return plain ? Tile{4, 16, 32, 1, 4} : Tile{4, 16, 16, 1, 4};
   return {4, 16, 16, 1, 2};
 }
 

@@ -1,6 +1,6 @@
 // The CDNA kernel text as host code, meant for AddressSanitizer and UndefinedBehaviorSanitizer:
-// every case that a host build can serve, in both orders of the lanes, so that a missing barrier
-// shows.
+// every case that a host build can serve. Lanes run in one order or the other, so that a missing
+// barrier shows.
 #include <gtest/gtest.h>
 
 #include "host_registry.h"
