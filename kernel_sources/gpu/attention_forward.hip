@@ -179,6 +179,7 @@ void attention_forward(const AttentionArgs args) {
       fragment[j] = key_fragments.read(j / kHeadSlabs, j % kHeadSlabs);
     }
     next_values.next();
+    priority<1>();
     fence();
     HF_UNROLL for (int j = 0; j < kFirst; j++) {
       const int block = j / kHeadSlabs, slab = j % kHeadSlabs;
@@ -203,6 +204,7 @@ void attention_forward(const AttentionArgs args) {
       }
       fence();
     }
+    priority<0>();
     take_scores(kScores - kResults, kScores);
     softmax.rescale(output);
     softmax.exp2(0, kChunk);
@@ -215,6 +217,7 @@ void attention_forward(const AttentionArgs args) {
       fragment[j] = value_fragments.read(j / kDimBlocks, j % kDimBlocks);
     }
     next_keys.next();
+    priority<1>();
     fence();
     HF_UNROLL for (int j = 0; j < kSecond; j++) {
       const int slab = j / kDimBlocks, block = j % kDimBlocks;
@@ -241,6 +244,7 @@ void attention_forward(const AttentionArgs args) {
       }
       fence();
     }
+    priority<0>();
     fence();
     barrier();
   };

@@ -134,6 +134,13 @@ HF_DEVICE void fence() {
 #endif
 }
 
+// Which of a SIMD's waves goes first where several could: a wave in its matrix products should, so
+// that others do their vector work beside them.
+template <int Level>
+HF_DEVICE void priority() {
+  __builtin_amdgcn_s_setprio(Level);
+}
+
 // ---- raw buffers
 // ---------------------------------------------------------------------------------------- Declared
 // by the intrinsics' names, which every compiler since ROCm 4 knows.

@@ -142,6 +142,8 @@ inline void barrier() {
   host::barrier();
 }
 inline void fence() {}
+template <int Level>
+inline void priority() {}
 
 // ---- raw buffers
 // ----------------------------------------------------------------------------------------
