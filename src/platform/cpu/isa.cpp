@@ -80,6 +80,13 @@ IsaReport detect_supported() {
   return report;
 }
 
+IsaReport detect() {
+  IsaReport report = detect_supported();
+  const bool slow_bf16 = report.best == CpuIsa::avx512_bf16 && !fast_bf16_products();
+  report.fastest = slow_bf16 ? CpuIsa::avx512 : report.best;
+  return report;
+}
+
 #else
 
 IsaReport detect() {
