@@ -32,7 +32,7 @@ static_assert(kTile.dim_chunk % 4 == 0 && kTile.value_chunk % 64 == 0, "see DotT
 static_assert(kAt.bytes <= rdna::kSharedLimit, "see DotTile");
 
 using Scores = float[kRows][kColumns];
-using Output = f32x4[kRows][kValueChunks][kQuads];
+using Output = float[kRows][kValueChunks][kQuads][4];
 
 // The online softmax of a thread's queries; `total` counts the keys of this thread alone.
 struct Softmax {
@@ -47,8 +47,13 @@ struct Thread {
   float scale, hidden, slope;
 };
 
+HF_DEVICE const char* head_rows(const void* base, const RowStrides& stride, int batch, int head) {
+  return static_cast<const char*>(base) +
+         (batch * stride.batch + head * stride.head) * kElementBytes;
+}
+
 HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Thread& at) {
-#pragma clang loop unroll_count(4)
+  HF_UNROLL_BY_4
   for (int d = 0; d < kTile.dim_chunk / 4; d++) {
     Quad q[kRows], k[kColumns];
     HF_UNROLL
@@ -113,7 +118,10 @@ HF_DEVICE void softmax_step(Scores& s, Softmax& softmax, Output& o, const Thread
     HF_UNROLL
     for (int c = 0; c < kValueChunks; c++) {
       HF_UNROLL
-      for (int n = 0; n < kQuads; n++) o[m][c][n] *= shrink;
+      for (int n = 0; n < kQuads; n++) {
+        HF_UNROLL
+        for (int e = 0; e < 4; e++) o[m][c][n][e] *= shrink;
+      }
     }
   }
 }
@@ -129,14 +137,12 @@ HF_DEVICE void store_probabilities(char* shared, const Scores& p, const Thread& 
   }
 }
 
-HF_DEVICE void multiply_values(f32x4 (&o)[kRows][kValueChunks][kQuads], int chunk,
-                               const char* shared, const Thread& at) {
-#pragma clang loop unroll_count(2)
+HF_DEVICE void multiply_values(Output& o, int chunk, const char* shared, const Thread& at) {
   for (int j = 0; j < kKeys; j += 4) {
-    f32x4 p[kRows];
+    FloatQuad p[kRows];
     HF_UNROLL
     for (int m = 0; m < kRows; m++) {
-      p[m] = *reinterpret_cast<const f32x4*>(shared + kAt.p + (at.row * kRows + m) * kAt.p_row +
+      p[m] = *reinterpret_cast<const FloatQuad*>(shared + kAt.p + (at.row * kRows + m) * kAt.p_row +
                                              j * 4);
     }
     HF_UNROLL
@@ -148,14 +154,14 @@ HF_DEVICE void multiply_values(f32x4 (&o)[kRows][kValueChunks][kQuads], int chun
       }
       HF_UNROLL
       for (int n = 0; n < kQuads; n++) {
-        const f32x4 v = widen(*reinterpret_cast<const Quad*>(
-            shared + kAt.kv + (j + i) * kAt.v_row + (at.column + 16 * n) * 4 * kElementBytes));
-        const f32x4 value = seen ? v : f32x4{0, 0, 0, 0};
+        const Quad v = *reinterpret_cast<const Quad*>(
+            shared + kAt.kv + (j + i) * kAt.v_row + (at.column + 16 * n) * 4 * kElementBytes);
         HF_UNROLL
-        for (int m = 0; m < kRows; m++) {
+        for (int e = 0; e < 4; e++) {
+          const float value = seen ? element(v, e) : 0.0f;
           HF_UNROLL
-          for (int e = 0; e < 4; e++) {
-            o[m][chunk][n][e] = hf_fma(p[m][i], value[e], o[m][chunk][n][e]);
+          for (int m = 0; m < kRows; m++) {
+            o[m][chunk][n][e] = hf_fma(p[m][i], value, o[m][chunk][n][e]);
           }
         }
       }
@@ -182,7 +188,7 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Threa
           const int dim = c * kTile.value_chunk + (at.column + 16 * n) * 4 + e;
           if (dim >= Spec::value_head_dim) continue;
           const float x = o[m][c][n][e] * inverse;
-          if constexpr (Spec::split_keys) {
+          if (writes_parts(args)) {
             args.partial_out[to.cell * Spec::value_head_dim + dim] = x;
           } else {
             store_element(args.out, to.out + dim, x);
@@ -199,20 +205,16 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Threa
 
 }  // namespace hipflash
 
-HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
-    const hipflash::AttentionArgs args) {
+HF_KERNEL HF_THREADS(hipflash::kThreads)
+void attention_forward(const hipflash::AttentionArgs args) {
   using namespace hipflash;
   HF_SHARED(shared, kAt.bytes);
 
   const Place place = block_place<kQueries, 1>(args);
   const KeyRange seen = block_keys<kQueries, kKeys>(args, place).seen;
-  const auto head = [&](const void* base, const RowStrides& stride, int which) {
-    return static_cast<const char*>(base) +
-           (place.batch * stride.batch + which * stride.head) * kElementBytes;
-  };
-  const char* q = head(args.q, args.q_stride, place.head);
-  const char* k = head(args.k, args.k_stride, place.head_kv);
-  const char* v = head(args.v, args.v_stride, place.head_kv);
+  const char* q = head_rows(args.q, args.q_stride, place.batch, place.head);
+  const char* k = head_rows(args.k, args.k_stride, place.batch, place.head_kv);
+  const char* v = head_rows(args.v, args.v_stride, place.batch, place.head_kv);
 
   Thread at;
   at.row = thread_id() / 16;
@@ -232,7 +234,10 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
     HF_UNROLL
     for (int c = 0; c < kValueChunks; c++) {
       HF_UNROLL
-      for (int n = 0; n < kQuads; n++) o[m][c][n] = f32x4{0, 0, 0, 0};
+      for (int n = 0; n < kQuads; n++) {
+        HF_UNROLL
+        for (int e = 0; e < 4; e++) o[m][c][n][e] = 0.0f;
+      }
     }
   }
 
@@ -266,7 +271,7 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
   finish(args, place, at, softmax, o);
 }
 
-HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(
-    const hipflash::AttentionArgs args) {
+HF_KERNEL HF_THREADS(hipflash::rdna::kMergeThreads)
+void attention_merge(const hipflash::AttentionArgs args) {
   hipflash::merge_splits(args);
 }

@@ -41,29 +41,18 @@ static_assert(kTile.value_slice % 16 == 0 && kAt.bytes <= rdna::kSharedLimit, "s
 
 // ---- staging: global memory -> registers -> shared memory ----------------------------------------
 
-// K goes over in 16-byte pieces: a thread has one column and every kKeyRowStep-th row.
-constexpr int kKeyColumns = rdna::piece_columns(Spec::head_dim);
-constexpr int kKeyRowStep = kThreads / kKeyColumns;
-constexpr int kKeyPieces = rdna::divide_up(kKeys, kKeyRowStep);
-constexpr bool kAllStoreKeys = kKeys >= kKeyRowStep && kKeyColumns * 8 == kDimTiles * 16;
-static_assert(kKeyRowStep >= 1, "more columns than threads");
+constexpr rdna::WmmaStaging kTo = rdna::wmma_staging(kTile, Spec::head_dim);
+constexpr int kKeyPieces = kTo.key_pieces;
+constexpr int kRun = kTo.run;
+constexpr int kValuePieces = kTo.value_tasks * kRun;
+static_assert(kTo.key_step >= 1, "more columns of K than threads");
+static_assert(kTo.run_step >= kTo.sharers || kRun == 8, "more columns of V than threads");
 
-// V is transposed on the way: a thread takes 8 dims of kRun neighbouring keys and stores 8 runs.
-constexpr int kValueColumns = rdna::piece_columns(kTile.value_slice);
-constexpr int kRun = kKeys / 8 * kValueColumns >= kThreads   ? 8
-                     : kKeys / 4 * kValueColumns >= kThreads ? 4
-                                                             : 2;
-constexpr int kSharers = 8 / kRun;  // neighbouring threads that fill one 16-byte piece
-constexpr int kRuns = kKeys / kRun;
-constexpr int kRunStep = kThreads / kValueColumns;
-constexpr int kValueTasks = rdna::divide_up(kRuns, kRunStep);
-constexpr bool kAllStoreValues = kRuns >= kRunStep && kValueColumns * 8 == kTile.value_slice;
-static_assert(kRunStep >= kSharers || kRun == 8, "too few threads");
-
-HF_DEVICE constexpr int key_offset(int row) { return operand_row(row) * kAt.k_row; }
+HF_DEVICE constexpr int key_offset(int key) {
+  return rdna::wmma_key_offset(kGeneration, kAt, key);
+}
 HF_DEVICE constexpr int value_offset(int dim) {
-  return operand_row(dim) / kAt.group_rows * kAt.group +
-         operand_row(dim) % kAt.group_rows * kAt.v_row;
+  return rdna::wmma_value_offset(kGeneration, kAt, dim);
 }
 
 using KeyRows = Rows<Spec::head_dim, kKeys>;
@@ -73,7 +62,7 @@ using ValueRows = Rows<Spec::value_head_dim, kKeys>;
 struct Staging {
   KeyRows keys;
   ValueRows values;
-  int key_place[kKeyPieces], value_place[kValueTasks * kRun];
+  int key_place[kKeyPieces], value_place[kValuePieces];
   int key_store, value_store;
   bool stores_keys, stores_values;
 };
@@ -87,20 +76,21 @@ HF_DEVICE Staging make_staging(const AttentionArgs& args, int batch, int head_kv
   at.values = {static_cast<const u16*>(args.v) + batch * args.v_stride.batch +
                    head_kv * args.v_stride.head,
                args.v_stride.seq, key_end};
-  const int column = thread_id() % kKeyColumns * 8, row = thread_id() / kKeyColumns;
+  const int row = rdna::wmma_key_row(kTo, thread_id());
+  const int column = rdna::wmma_key_column(kTo, thread_id());
   at.stores_keys = row < kKeys && column < kDimTiles * 16;
   HF_UNROLL
   for (int n = 0; n < kKeyPieces; n++) {
-    at.key_place[n] = at.keys.place(row + n * kKeyRowStep, column, at.stores_keys);
+    at.key_place[n] = at.keys.place(row + n * kTo.key_step, column, at.stores_keys);
   }
   at.key_store = kAt.k + key_offset(row) + column * 2;
 
-  const int dim = thread_id() / kSharers % kValueColumns * 8;
-  const int run = thread_id() % kSharers + kSharers * (thread_id() / kSharers / kValueColumns);
-  at.stores_values = run < kRuns && dim < kTile.value_slice;
+  const int run = rdna::wmma_value_run(kTo, thread_id());
+  const int dim = rdna::wmma_value_dim(kTo, thread_id());
+  at.stores_values = run < kTo.runs && dim < kTile.value_slice;
   HF_UNROLL
-  for (int n = 0; n < kValueTasks * kRun; n++) {
-    const int key = (run + n / kRun * kRunStep) * kRun + n % kRun;
+  for (int n = 0; n < kValuePieces; n++) {
+    const int key = (run + n / kRun * kTo.run_step) * kRun + n % kRun;
     at.value_place[n] = at.values.place(key, first_dim + dim, at.stores_values);
   }
   at.value_store = kAt.v + value_offset(dim) + run * kRun * 2;
@@ -111,7 +101,7 @@ struct KeyPieces {
   u32x4 piece[kKeyPieces];
 };
 struct ValuePieces {
-  u32x4 piece[kValueTasks * kRun];
+  u32x4 piece[kValuePieces];
 };
 
 HF_DEVICE void load(KeyPieces& k, const Staging& at, int first_key) {
@@ -123,24 +113,24 @@ HF_DEVICE void load(KeyPieces& k, const Staging& at, int first_key) {
 HF_DEVICE void load(ValuePieces& v, const Staging& at, int first_key) {
   const auto tile = at.values.tile(first_key);
   HF_UNROLL
-  for (int n = 0; n < kValueTasks * kRun; n++) {
+  for (int n = 0; n < kValuePieces; n++) {
     v.piece[n] = ValueRows::load(tile, at.value_place[n]);
   }
 }
 
 HF_DEVICE void store(char* shared, const Staging& at, const KeyPieces& k) {
-  if (kAllStoreKeys || at.stores_keys) {
+  if (kTo.all_keys || at.stores_keys) {
     HF_UNROLL
     for (int n = 0; n < kKeyPieces; n++) {
-      *reinterpret_cast<u32x4*>(shared + at.key_store + key_offset(n * kKeyRowStep)) = k.piece[n];
+      *reinterpret_cast<u32x4*>(shared + at.key_store + key_offset(n * kTo.key_step)) = k.piece[n];
     }
   }
 }
 
 HF_DEVICE void store_transposed(char* shared, const Staging& at, const ValuePieces& v) {
-  if (kAllStoreValues || at.stores_values) {
+  if (kTo.all_values || at.stores_values) {
     HF_UNROLL
-    for (int n = 0; n < kValueTasks; n++) {
+    for (int n = 0; n < kTo.value_tasks; n++) {
       HF_UNROLL
       for (int j = 0; j < 8; j++) {
         u32 run[kRun / 2];
@@ -150,7 +140,7 @@ HF_DEVICE void store_transposed(char* shared, const Staging& at, const ValuePiec
           const u32 odd = v.piece[n * kRun + 2 * i + 1][j / 2];
           run[i] = j % 2 ? high_halves(even, odd) : low_halves(even, odd);
         }
-        char* to = shared + at.value_store + value_offset(j) + n * kRunStep * kRun * 2;
+        char* to = shared + at.value_store + value_offset(j) + n * kTo.run_step * kRun * 2;
         if constexpr (kRun == 8) {
           *reinterpret_cast<u32x4*>(to) = u32x4{run[0], run[1], run[2], run[3]};
         } else if constexpr (kRun == 4) {
@@ -469,7 +459,7 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave&
     for (int d = 0; d < kValueTiles; d++) {
       const int dim = place.slice * kTile.value_slice + 16 * d + 8 * half;
       const Accumulator value = o[m][d] * inverse;
-      if constexpr (Spec::split_keys) {
+      if (writes_parts(args)) {
         float* part = args.partial_out + to.cell * Spec::value_head_dim + dim;
         HF_UNROLL
         for (int r = 0; r < 8; r++) {

@@ -13,9 +13,10 @@ constexpr int divide_up(int n, int step) { return (n + step - 1) / step; }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
 // 16-byte pieces (8 elements of 16 bits) of a row, rounded up to a power of two: threads are dealt
-// out over so many columns, and columns past the row stay idle.
+// out over so many columns, and columns past the row stay idle. Eight at least: two short rows side
+// by side would meet in the banks of shared memory.
 constexpr int piece_columns(int dim) {
-  int columns = 2;
+  int columns = 8;
   while (columns * 8 < dim) columns *= 2;
   return columns;
 }
@@ -88,6 +89,55 @@ constexpr WmmaShared wmma_shared(int generation, WmmaTile tile, int head_dim) {
   return at;
 }
 
+// Where row `row` of a matrix goes among the operand rows of gfx11 (tile/wmma_gfx11.h).
+constexpr int wmma_operand_row(int generation, int row) {
+  return generation == 12 ? row : (row & ~15) | ((row & 7) << 1) | ((row >> 3) & 1);
+}
+constexpr int wmma_key_offset(int generation, WmmaShared at, int key) {
+  return wmma_operand_row(generation, key) * at.k_row;
+}
+constexpr int wmma_value_offset(int generation, WmmaShared at, int dim) {
+  const int row = wmma_operand_row(generation, dim);
+  return row / at.group_rows * at.group + row % at.group_rows * at.v_row;
+}
+
+// How the threads of a block take K and V from global to shared memory. K goes in 16-byte pieces: a
+// thread has one column and every key_step-th row. V is transposed on the way: a thread takes 8 dims
+// of `run` neighbouring keys and stores 8 runs; `sharers` neighbouring threads fill one 16-byte piece.
+struct WmmaStaging {
+  int key_columns, key_step, key_pieces;
+  int value_columns, run, sharers, runs, run_step, value_tasks;
+  bool all_keys, all_values;  // every thread has something to store
+};
+
+constexpr WmmaStaging wmma_staging(WmmaTile tile, int head_dim) {
+  WmmaStaging to = {};
+  const int threads = wmma_threads(tile), keys = tile.tile_keys;
+  to.key_columns = piece_columns(head_dim);
+  to.key_step = threads / to.key_columns;
+  to.key_pieces = to.key_step ? divide_up(keys, to.key_step) : 0;
+  to.all_keys = keys >= to.key_step && to.key_columns * 8 == round_up(head_dim, 16);
+  const int columns = piece_columns(tile.value_slice);
+  to.value_columns = columns;
+  to.run = keys / 8 * columns >= threads ? 8 : keys / 4 * columns >= threads ? 4 : 2;
+  to.sharers = 8 / to.run;
+  to.runs = keys / to.run;
+  to.run_step = threads / columns;
+  to.value_tasks = to.run_step ? divide_up(to.runs, to.run_step) : 0;
+  to.all_values = to.runs >= to.run_step && columns * 8 == tile.value_slice;
+  return to;
+}
+
+// A thread's first row and column of K, and first run and dim of V.
+constexpr int wmma_key_row(WmmaStaging to, int thread) { return thread / to.key_columns; }
+constexpr int wmma_key_column(WmmaStaging to, int thread) { return thread % to.key_columns * 8; }
+constexpr int wmma_value_run(WmmaStaging to, int thread) {
+  return thread % to.sharers + to.sharers * (thread / to.sharers / to.value_columns);
+}
+constexpr int wmma_value_dim(WmmaStaging to, int thread) {
+  return thread / to.sharers % to.value_columns * 8;
+}
+
 // Blocks of the one-dimensional grid.
 constexpr long long wmma_blocks(WmmaTile tile, int batch, int heads_q, int seq_q, int value_dim,
                                 int splits) {
@@ -130,6 +180,29 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
   while (tile.waves > 2 && wmma_queries(tile) >= 2 * seq_q) tile.waves /= 2;
   if (tile.waves < 4) tile.tile_keys = 16;
   while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) tile.waves /= 2;
+  return tile;
+}
+
+// What a tuner may try: value_slice is left to wmma_candidate().
+constexpr WmmaTile kWmmaTiles[] = {
+    {8, 1, 32, false, 0}, {4, 1, 32, false, 0}, {4, 2, 32, false, 0}, {4, 2, 16, false, 0},
+    {2, 2, 32, false, 0}, {8, 1, 16, false, 0}, {4, 1, 16, false, 0}, {2, 1, 16, false, 0},
+    {8, 1, 64, false, 0}, {4, 1, 64, false, 0}, {4, 1, 16, true, 0},  {4, 1, 32, true, 0},
+};
+constexpr int kWmmaTileCount = sizeof(kWmmaTiles) / sizeof(kWmmaTiles[0]);
+
+// A tile of the list with its value slice for a problem. No waves: it does not fit there, because
+// of shared memory, threads or (estimated) registers.
+constexpr WmmaTile wmma_candidate(WmmaTile tile, int generation, int head_dim, int value_dim) {
+  tile.value_slice = wmma_slice(round_up(value_dim, 16), 256);
+  const WmmaStaging to = wmma_staging(tile, head_dim);
+  const int q = tile.query_shared ? 8 : wmma_query_registers(generation, head_dim);
+  const int registers = tile.query_tiles * (q + tile.value_slice / 2 + tile.tile_keys / 2) +
+                        4 * (to.key_pieces + to.value_tasks * to.run);
+  if (to.key_step < 1 || to.run_step < 1 || (to.run_step < to.sharers && to.run != 8) ||
+      registers > 216 || wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) {
+    tile.waves = 0;
+  }
   return tile;
 }
 

@@ -50,11 +50,14 @@ HF_DEVICE RowTarget row_target(const AttentionArgs& args, const Place& place, in
   return to;
 }
 
+// Whether this call's blocks write parts, for attention_merge to join.
+HF_DEVICE bool writes_parts(const AttentionArgs& args) { return Spec::split_keys && args.splits > 1; }
+
 HF_DEVICE void store_lse(const AttentionArgs& args, const RowTarget& to, float lse) {
-  if constexpr (Spec::split_keys) {
+  if (writes_parts(args)) {
     args.partial_lse[to.cell] = lse;
-  } else if constexpr (Spec::lse) {
-    if (args.lse) args.lse[to.lse] = lse;
+  } else if (Spec::lse && args.lse) {
+    args.lse[to.lse] = lse;
   }
 }
 

@@ -4,34 +4,42 @@
 // neighbouring threads form a row; they lie in one wave.
 #pragma once
 
+#if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
+#define HF_UNROLL_BY_4 _Pragma("unroll 4")
+#define HF_THREADS(n) __launch_bounds__(n)
+#else
+#include "gpu/tile/host.h"
+#define HF_UNROLL_BY_4
+#define HF_THREADS(n)
+#endif
 
 namespace hipflash {
 
 constexpr int kElementBytes = Spec::element == ElementType::f32 ? 4 : 2;
 
+using FloatQuad = HF_VECTOR(float, 4);
+using HalfQuad = HF_VECTOR(u32, 2);
+
 template <int kBytes>
 struct QuadOf {
-  using Type = u32x2;
+  using Type = HalfQuad;
 };
 template <>
 struct QuadOf<4> {
-  using Type = f32x4;
+  using Type = FloatQuad;
 };
 using Quad = QuadOf<kElementBytes>::Type;
 
-HF_DEVICE f16x2 f16_pair(u32 word) { return __builtin_bit_cast(f16x2, word); }
-
-HF_DEVICE f32x4 widen(f32x4 quad) { return quad; }
-HF_DEVICE f32x4 widen(u32x2 quad) {
-  const u32 low = quad[0], high = quad[1];
+// Element i of a quad as f32.
+HF_DEVICE float element(const FloatQuad& quad, int i) { return quad[i]; }
+HF_DEVICE float element(const HalfQuad& quad, int i) {
+  const u32 word = quad[i / 2];
   if constexpr (Spec::element == ElementType::bf16) {
-    return f32x4{from_bits(low << 16), from_bits(low & 0xffff0000u), from_bits(high << 16),
-                 from_bits(high & 0xffff0000u)};
+    return from_bits(i % 2 ? word & 0xffff0000u : word << 16);
+  } else {
+    return f16_to_float(static_cast<u16>(i % 2 ? word >> 16 : word));
   }
-  const f16x2 a = f16_pair(low), b = f16_pair(high);
-  return f32x4{static_cast<float>(a[0]), static_cast<float>(a[1]), static_cast<float>(b[0]),
-               static_cast<float>(b[1])};
 }
 
 // Cards that add two f16 products to an f32 in one instruction.
@@ -49,23 +57,30 @@ HF_DEVICE float dot(Quad a, Quad b, float sum) {
 #if HF_DOT2
   if constexpr (Spec::element == ElementType::f16) {
     const u32 a0 = a[0], a1 = a[1], b0 = b[0], b1 = b[1];
-    sum = __builtin_amdgcn_fdot2(f16_pair(a0), f16_pair(b0), sum, false);
-    return __builtin_amdgcn_fdot2(f16_pair(a1), f16_pair(b1), sum, false);
+    sum = __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a0), __builtin_bit_cast(f16x2, b0), sum,
+                                 false);
+    return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a1), __builtin_bit_cast(f16x2, b1), sum,
+                                  false);
   }
 #endif
-  const f32x4 x = widen(a), y = widen(b);
   HF_UNROLL
-  for (int i = 0; i < 4; i++) sum = hf_fma(x[i], y[i], sum);
+  for (int i = 0; i < 4; i++) sum = hf_fma(element(a, i), element(b, i), sum);
   return sum;
 }
 
-// The largest value, and the sum, of the sixteen threads of a row, in all of them.
+// The value of the thread that is kBy before this one in the circle of its row.
 template <int kBy>
 HF_DEVICE float rotated(float x) {
+#if defined(__AMDGCN__)
   constexpr int kRotateRight = 0x120;
   return from_bits(static_cast<u32>(__builtin_amdgcn_update_dpp(
       0, static_cast<int>(bits(x)), kRotateRight + kBy, 0xf, 0xf, true)));
+#else
+  return lane_xor(x, kBy);  // serves the reductions below as well
+#endif
 }
+
+// The largest value, and the sum, of the sixteen threads of a row, in all of them.
 HF_DEVICE float row_max(float x) {
   x = hf_max(x, rotated<8>(x));
   x = hf_max(x, rotated<4>(x));
@@ -85,20 +100,18 @@ HF_DEVICE void store_element(void* to, long long at, float x) {
   if constexpr (Spec::element == ElementType::f32) {
     static_cast<float*>(to)[at] = x;
   } else if constexpr (Spec::element == ElementType::f16) {
-    static_cast<_Float16*>(to)[at] = static_cast<_Float16>(x);
+    static_cast<u16*>(to)[at] = static_cast<u16>(pack_f16_nearest(x, 0.0f));
   } else {
-    const u32 word = bits(x);
-    static_cast<u16*>(to)[at] =
-        static_cast<u16>(x == x ? (word + 0x7fffu + ((word >> 16) & 1u)) >> 16 : 0x7fc0u);
+    static_cast<u16*>(to)[at] = static_cast<u16>(pack_bf16_nearest(x, 0.0f));
   }
 }
 
-HF_DEVICE void add_element(f32x4& quad, int i, const char* row, int at) {
+HF_DEVICE void add_element(FloatQuad& quad, int i, const char* row, int at) {
   quad[i] = reinterpret_cast<const float*>(row)[at];
 }
-HF_DEVICE void add_element(u32x2& quad, int i, const char* row, int at) {
-  const u32 element = reinterpret_cast<const u16*>(row)[at];
-  quad[i / 2] |= element << (16 * (i % 2));
+HF_DEVICE void add_element(HalfQuad& quad, int i, const char* row, int at) {
+  const u32 word = reinterpret_cast<const u16*>(row)[at];
+  quad[i / 2] |= word << (16 * (i % 2));
 }
 
 // Elements dim..dim+3 of a row of kDim; those past its end are 0.

@@ -22,17 +22,13 @@ HF_DEVICE void add_bias(Scores& s, const AttentionArgs& args, int batch, int hea
     const float* bias = static_cast<const float*>(args.bias) + row;
     HF_UNROLL
     for (int r = 0; r < kCount; r++) s[r] += bias[cell_offset<kEdge>(stride, args, key + r)];
-  } else if (args.bias_type == ElementType::f16) {
-    const _Float16* bias = static_cast<const _Float16*>(args.bias) + row;
-    HF_UNROLL
-    for (int r = 0; r < kCount; r++) {
-      s[r] += static_cast<float>(bias[cell_offset<kEdge>(stride, args, key + r)]);
-    }
   } else {
     const u16* bias = static_cast<const u16*>(args.bias) + row;
+    const bool is_f16 = args.bias_type == ElementType::f16;
     HF_UNROLL
     for (int r = 0; r < kCount; r++) {
-      s[r] += from_bits(static_cast<u32>(bias[cell_offset<kEdge>(stride, args, key + r)]) << 16);
+      const u16 cell = bias[cell_offset<kEdge>(stride, args, key + r)];
+      s[r] += is_f16 ? f16_to_float(cell) : bf16_to_float(cell);
     }
   }
 }

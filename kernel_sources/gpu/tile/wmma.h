@@ -50,24 +50,18 @@ namespace hipflash {
 
 // Two probabilities to 16 bits, rounded toward zero: one instruction for either type.
 HF_DEVICE u32 pack_truncated(float low, float high) {
-  if constexpr (Spec::element == ElementType::bf16) return high_halves(bits(low), bits(high));
-  return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(low, high));
+  return Spec::element == ElementType::bf16 ? pack_bf16_toward_zero(low, high)
+                                            : pack_f16_toward_zero(low, high);
 }
 
 // What truncation takes from a probability on average (0.7213 half units in the last place,
 // relative). Exponents are raised by as much and outputs scaled to match, so P is not biased.
 constexpr float kTruncationLoss = Spec::element == ElementType::bf16 ? 2.818e-3f : 3.522e-4f;
 
-HF_DEVICE u32 bf16_bits(float x) {
-  const u32 word = bits(x);
-  return x == x ? (word + 0x7fffu + ((word >> 16) & 1u)) >> 16 : 0x7fc0u;
-}
-
 // Two values to 16 bits, rounded to nearest even.
 HF_DEVICE u32 pack_nearest(float low, float high) {
-  if constexpr (Spec::element == ElementType::bf16) return bf16_bits(low) | bf16_bits(high) << 16;
-  const f16x2 pair = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
-  return __builtin_bit_cast(u32, pair);
+  return Spec::element == ElementType::bf16 ? pack_bf16_nearest(low, high)
+                                            : pack_f16_nearest(low, high);
 }
 
 HF_DEVICE void store_element(void* to, long long at, float x) {
@@ -108,13 +102,13 @@ template <int kDim>
 HF_DEVICE void store_piece(u16* row, int dim, u32x4 piece) {
   if constexpr (whole_pieces(kDim)) {
     if (dim < kDim) *reinterpret_cast<u32x4*>(row + dim) = piece;
+  } else if constexpr (kDim % 8 == 0) {
+    if (dim < kDim) __builtin_memcpy(row + dim, &piece, 16);
   } else {
     HF_UNROLL
-    for (int i = 0; i < 4; i++) {
-      const u32 word = piece[i];
-      const int at = dim + 2 * i;
-      if (at < kDim) row[at] = static_cast<u16>(word);
-      if (at + 1 < kDim) row[at + 1] = static_cast<u16>(word >> 16);
+    for (int i = 0; i < 8; i++) {
+      const u32 word = piece[i / 2];
+      if (dim + i < kDim) row[dim + i] = static_cast<u16>(word >> (16 * (i % 2)));
     }
   }
 }

@@ -2,7 +2,7 @@
 //
 // Operand: lane L holds the 16 elements of row (or column) L % 16; the upper half wave repeats the
 // lower. Result register r of lane L is row 2r + L/16, column L % 16. Rows that lie in shared memory
-// as operand_row() says come out as row 8 (L/16) + r, the order of gfx12, so all other text is the
+// as wmma_operand_row() says come out as row 8 (L/16) + r, the order of gfx12, so all other text is the
 // same for both.
 #pragma once
 
@@ -15,11 +15,6 @@ constexpr int kGeneration = 11;
 constexpr bool kOrderedProducts = false;
 
 using Operand = u32x8;
-
-// Where row `row` of a matrix goes among the operand rows: 8 half + r sits in row 2r + half.
-constexpr int operand_row(int row) {
-  return (row & ~15) | ((row & 7) << 1) | ((row >> 3) & 1);
-}
 
 // The first of a lane's elements along k.
 HF_DEVICE int operand_k(int) { return 0; }

@@ -16,8 +16,6 @@ constexpr bool kOrderedProducts = true;
 
 using Operand = u32x4;
 
-constexpr int operand_row(int row) { return row; }
-
 // The first of a lane's elements along k.
 HF_DEVICE int operand_k(int half) { return 8 * half; }
 

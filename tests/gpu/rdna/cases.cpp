@@ -96,6 +96,17 @@ std::vector<Case> wmma_cases() {
     append(cases, dim_cases(ElementType::f16, "f16", dim[0], dim[1]));
     append(cases, dim_cases(ElementType::bf16, "bf16", dim[0], dim[1]));
   }
+  for (const int dim : {64, 128, 256}) {
+    int n = 0;
+    for (const hipflash::rdna::WmmaTile& tile : hipflash::rdna::kWmmaTiles) {
+      Case c;
+      c.name = "f16 d" + std::to_string(dim) + " listed tile " + std::to_string(n++);
+      c.head_dim = c.value_dim = dim;
+      c.heads_q = 1, c.seq_q = 150, c.seq_k = 143, c.causal = true;
+      c.wmma_tile = tile;
+      cases.push_back(c);
+    }
+  }
   return cases;
 }
 
@@ -107,6 +118,10 @@ std::vector<Case> dot_cases() {
   append(cases, feature_cases(base));
   base.name = "f16 d40";
   base.element = ElementType::f16, base.head_dim = base.value_dim = 40;
+  append(cases, feature_cases(base));
+  base.name = "bf16 d128";
+  base.element = ElementType::bf16, base.head_dim = base.value_dim = 128;
+  base.heads_q = 1, base.seq_q = 40;
   append(cases, feature_cases(base));
   const int dims[][2] = {{1, 1},     {32, 32},   {59, 59},   {96, 96},  {128, 128},
                          {256, 256}, {512, 512}, {192, 128}, {64, 300}};

@@ -17,7 +17,6 @@ enum class Layout {
   padded,    // aligned rows with a gap
   odd,       // unaligned rows, unaligned base
   backward,  // negative distance between rows
-  far,       // rows 2^30 elements apart (for the argument arithmetic; one row only)
 };
 
 enum class Mask { none, scattered, padding };

@@ -40,7 +40,6 @@ class DeviceTensor {
         stride_ = {h * s * d, -d, s * d};
         first_ = s > 0 ? (s - 1) * d : 0;
         break;
-      case Layout::far: stride_ = {h * d, (1LL << 30) + 8, d}; break;
     }
     if (layout == Layout::bshd && d % 8 != 0) stride_ = {s * h * (d + 5), h * (d + 5), d + 5};
     long long last = first_;
@@ -190,7 +189,7 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
   f.softcap = c.softcap > 0, f.alibi = c.alibi, f.bias = c.bias, f.mask = c.mask != Mask::none;
   f.split_keys = c.splits > 1;
   f.aligned = c.layout != Layout::odd && c.layout != Layout::backward &&
-              c.layout != Layout::far && c.head_dim % 8 == 0 && c.value_dim % 8 == 0;
+              c.head_dim % 8 == 0 && c.value_dim % 8 == 0;
   if (c.all_features) {
     f.window_left = f.window_right = f.softcap = f.alibi = f.bias = f.mask = true;
   }
@@ -210,9 +209,10 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
   } else {
     const int generation = rdna::wmma_generation(arch.c_str());
     const rdna::WmmaTile tile =
-        c.wmma_tile.waves ? c.wmma_tile
+        c.wmma_tile.waves ? rdna::wmma_candidate(c.wmma_tile, generation, c.head_dim, c.value_dim)
                           : rdna::wmma_default(generation, c.head_dim, c.value_dim, c.seq_q,
                                                f.softcap || f.alibi || f.bias || f.mask || !f.aligned);
+    if (tile.waves == 0) return kernel;
     kernel.text = source_text(folder, "gpu/attention_forward_rdna.hip", prologue(f, tile));
     kernel.blocks =
         rdna::wmma_blocks(tile, c.batch, c.heads_q, c.seq_q, c.value_dim, c.splits);
@@ -227,6 +227,10 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
 
 bool run_case(const Case& c, const std::string& folder, const std::string& arch, bool dot) {
   const Kernel kernel = make_kernel(c, folder, arch, dot);
+  if (kernel.threads == 0) {
+    std::printf("skip %-8s %-44s this tile does not fit\n", arch.c_str(), c.name.c_str());
+    return true;
+  }
   const Module module(compile(kernel.text, arch));
   const Problem p = make_problem(c);
 
