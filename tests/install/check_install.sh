@@ -17,7 +17,6 @@ die() { printf 'check_install: %s\n' "$*" >&2; exit 1; }
 awk '/^```cpp$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/README.md" >"$work/readme.cpp"
 grep -q 'int main' "$work/readme.cpp" || die "README.md holds no C++ program"
 
-# The code objects that a program ran with, to see that each consumer did real work.
 check_output() {
   [[ -s $1 ]] || die "$2 printed nothing"
   if grep -qi nan "$1"; then die "$2 printed $(cat "$1")"; fi
@@ -26,7 +25,7 @@ check_output() {
 use_with_cmake() {
   local prefix=$1 out="$work/cmake-build"
   rm -rf "$out"
-  "$cmake" -S "$source/tests/install/consumer" -B "$out" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" \
+  "$cmake" -S "$source/tests/install/consumer" -B "$out" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_C_COMPILER="$cc" -DREADME_PROGRAM="$work/readme.cpp" -DCMAKE_BUILD_TYPE=Release >"$work/log" ||
     { cat "$work/log"; die "configuring with CMake failed"; }
   "$cmake" --build "$out" >"$work/log" || { cat "$work/log"; die "building with CMake failed"; }
@@ -38,7 +37,12 @@ use_with_cmake() {
 
 use_with_pkg_config() {
   local prefix=$1 pc flags
-  pc=$(dirname "$(find "$prefix" -name hipflash.pc)")
+  # The pkg-config of Ubuntu 22.04 does not quote the folder of its own file, unlike pkgconf.
+  if [[ $(pkg-config --version) == 0.* ]]; then
+    ln -sfn "$prefix" "$work/no-space"
+    prefix=$work/no-space
+  fi
+  pc=$(dirname "$(find "$prefix/" -name hipflash.pc)")
   # pkg-config quotes for a shell, so a shell must read its words.
   flags=$(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs hipflash)
   eval "\"$cxx\" -std=c++17 \"\$work/readme.cpp\" -o \"\$work/pc_readme\" $flags"
