@@ -185,14 +185,12 @@ struct Wave {
 };
 
 HF_DEVICE Operand key_operand(const char* shared, const Wave& wave, int key_tile, int dim_tile) {
-  return *reinterpret_cast<const Operand*>(shared + kAt.k + wave.read.k +
-                                           key_tile * 16 * kAt.k_row + dim_tile * 32);
+  return load_operand(shared + kAt.k + wave.read.k + key_tile * 16 * kAt.k_row + dim_tile * 32);
 }
 HF_DEVICE Operand value_operand(const char* shared, const Wave& wave, int value_tile,
                                 int key_tile) {
-  return *reinterpret_cast<const Operand*>(shared + kAt.v + wave.read.v +
-                                           value_tile * (16 / kAt.group_rows) * kAt.group +
-                                           key_tile * 32);
+  return load_operand(shared + kAt.v + wave.read.v +
+                      value_tile * (16 / kAt.group_rows) * kAt.group + key_tile * 32);
 }
 HF_DEVICE int query_offset(const Wave& wave, int query_tile, int dim_tile) {
   return kAt.q + wave.read.q + query_tile * 16 * kAt.k_row + dim_tile * 32;
@@ -212,7 +210,7 @@ HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Wave& wave, co
       for (int m = 0; m < kQueryTiles; m++) {
         Operand query;
         if constexpr (kTile.query_shared) {
-          query = *reinterpret_cast<const Operand*>(shared + query_offset(wave, m, d));
+          query = load_operand(shared + query_offset(wave, m, d));
         } else {
           query = q.tile[m][d];
         }
@@ -431,7 +429,7 @@ HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args,
         for (int j = 0; j < 4; j++) operand[4 * i + j] = piece[j];
       }
       if constexpr (kTile.query_shared) {  // read by this wave alone, so no barrier
-        *reinterpret_cast<Operand*>(shared + query_offset(wave, m, d)) = operand;
+        store_operand(shared + query_offset(wave, m, d), operand);
       } else {
         q.tile[m][d] = operand;
       }

@@ -68,6 +68,17 @@ HF_DEVICE void store_element(void* to, long long at, float x) {
   static_cast<u16*>(to)[at] = static_cast<u16>(pack_nearest(x, 0.0f));
 }
 
+// ---- operands in shared memory ---------------------------------------------------------------------
+
+// Rows are multiples of 16 bytes, so that is all the alignment there is.
+using OperandInMemory = Operand __attribute__((aligned(16)));
+HF_DEVICE Operand load_operand(const char* at) {
+  return *reinterpret_cast<const OperandInMemory*>(at);
+}
+HF_DEVICE void store_operand(char* at, Operand operand) {
+  *reinterpret_cast<OperandInMemory*>(at) = operand;
+}
+
 // ---- rows in global memory -------------------------------------------------------------------------
 
 // Whether rows of `dim` elements can be moved in 16-byte pieces.
@@ -113,6 +124,22 @@ HF_DEVICE void store_piece(u16* row, int dim, u32x4 piece) {
   }
 }
 
+// Raw buffers as a type of their own, where the compiler has it: it then knows that they are apart
+// from shared memory and keeps descriptors scalar.
+#if __has_builtin(__builtin_amdgcn_raw_buffer_load_b128)
+using RowBuffer = __amdgpu_buffer_rsrc_t;
+HF_DEVICE RowBuffer make_row_buffer(const u16* base, int bytes) {
+  return __builtin_amdgcn_make_buffer_rsrc(const_cast<u16*>(base), 0, bytes, 0x31004000);
+}
+HF_DEVICE u32x4 load_row(RowBuffer buffer, int offset) {
+  return __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, 0, 0);
+}
+#else
+using RowBuffer = Buffer;
+HF_DEVICE RowBuffer make_row_buffer(const u16* base, int bytes) { return make_buffer(base, bytes); }
+HF_DEVICE u32x4 load_row(RowBuffer buffer, int offset) { return load4(buffer, offset); }
+#endif
+
 // Rows of kDim elements, kTile of them at a time: K or V of one head. Rows from `end` on read as 0.
 template <int kDim, int kTile>
 struct Rows {
@@ -128,7 +155,7 @@ struct Rows {
   }
 
   struct Tile {
-    __amdgpu_buffer_rsrc_t buffer;
+    RowBuffer buffer;
     const u16* base;
     long long stride;
     int rows;
@@ -143,13 +170,12 @@ struct Rows {
     if constexpr (whole_pieces(kDim)) {
       bytes = rows > 0 ? ((rows - 1) * static_cast<int>(stride) + kDim) * 2 : 0;
     }
-    return {__builtin_amdgcn_make_buffer_rsrc(const_cast<u16*>(start), 0, bytes, 0x31004000), start,
-            stride, rows};
+    return {make_row_buffer(start, bytes), start, stride, rows};
   }
 
   static HF_MEMBER u32x4 load(const Tile& tile, int place) {
     if constexpr (whole_pieces(kDim)) {
-      return __builtin_amdgcn_raw_buffer_load_b128(tile.buffer, place, 0, 0);
+      return load_row(tile.buffer, place);
     } else {
       // Rows past the end: the last one is loaded instead.
       const int row = place >> 16, last = tile.rows - 1;

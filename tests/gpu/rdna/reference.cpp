@@ -47,6 +47,9 @@ Result attention(const Problem& p, bool low) {
   const auto round = [&](double x) {
     return low ? static_cast<double>(rounded(p.element, static_cast<float>(x))) : x;
   };
+  const auto add = [&](double sum, double x) {  // accumulators are f32
+    return low ? static_cast<double>(static_cast<float>(sum + x)) : sum + x;
+  };
   Result result;
   const int group = p.heads_kv ? p.heads_q / p.heads_kv : 1;
   for (int b = 0; b < p.batch; b++) {
@@ -66,7 +69,7 @@ Result attention(const Problem& p, bool low) {
           if (!p.sees(b, h, i, j)) continue;
           const float* k = row(p.k, j, p.head_dim);
           s = 0;
-          for (int d = 0; d < p.head_dim; d++) s += static_cast<double>(q[d]) * k[d];
+          for (int d = 0; d < p.head_dim; d++) s = add(s, static_cast<double>(q[d]) * k[d]);
           s = round(s * static_cast<double>(p.scale));
           if (p.softcap > 0) {
             s = round(std::tanh(s / static_cast<double>(p.softcap)) *
@@ -89,10 +92,11 @@ Result attention(const Problem& p, bool low) {
           const double s = score[static_cast<std::size_t>(j)];
           if (s == -std::numeric_limits<double>::infinity()) continue;
           const double e = std::exp(s - top);
-          sum += e;
+          sum = add(sum, e);
           const float* v = row(p.v, j, p.value_dim);
           for (int d = 0; d < p.value_dim; d++) {
-            out[static_cast<std::size_t>(d)] += round(e) * static_cast<double>(v[d]);
+            double& o = out[static_cast<std::size_t>(d)];
+            o = add(o, round(e) * static_cast<double>(v[d]));
           }
         }
         for (double& x : out) result.out.push_back(empty ? 0.0 : round(x / sum));

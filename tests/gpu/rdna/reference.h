@@ -31,7 +31,8 @@ struct Result {
   std::vector<double> out, lse;
 };
 
-// In float64; or, if `low`, with scores, probabilities and output rounded to the element type.
+// In float64; or, if `low`, with sums in f32 and scores, probabilities and output rounded to the
+// element type.
 Result attention(const Problem& problem, bool low);
 
 // The field's rule for the largest error of an output (twice, three times with a softcap, what plain
