@@ -22,7 +22,19 @@ void set_heads(AttentionCase& c, std::size_t kind) {
   c.heads_kv = kind == 0 ? 6 : kind == 1 ? 2 : 1;  // mha, gqa, mqa
 }
 
-class FieldShapes : public ::testing::TestWithParam<std::string> {};
+class FieldShapes : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Runs the case where it tells something new: the bf16 form is the AVX-512 one but for bf16, and
+  // the portable one is slow, so it takes every third case.
+  void check(const AttentionCase& c) {
+    if (GetParam() == "avx512_bf16" && c.dtype != DType::bf16) return;
+    if (GetParam() == "portable" && turn_++ % 3 != 0) return;
+    expect_right(c, GetParam());
+  }
+
+ private:
+  int turn_ = 0;
+};
 
 TEST_P(FieldShapes, FullAndCausal) {
   std::size_t turn = 0;
@@ -45,7 +57,7 @@ TEST_P(FieldShapes, FullAndCausal) {
           c.heads_q = 2;
           c.heads_kv = 1;
         }
-        expect_right(c, GetParam());
+        check(c);
       }
     }
   }
@@ -66,7 +78,7 @@ TEST_P(FieldShapes, RandomWindows) {
     c.alignment = i % 5 == 0 ? MaskAlignment::top_left : MaskAlignment::bottom_right;
     c.causal = i % 7 == 0;
     c.seed = static_cast<std::uint64_t>(i);
-    expect_right(c, GetParam());
+    check(c);
   }
 }
 
@@ -81,7 +93,7 @@ TEST_P(FieldShapes, Softcap) {
       c.causal = causal;
       c.softcap = 50.0f;
       c.query_factor = 50.0f;
-      expect_right(c, GetParam());
+      check(c);
     }
   }
 }
@@ -96,7 +108,7 @@ TEST_P(FieldShapes, Alibi) {
       c.causal = seq_q % 2 == 1;
       c.alibi = true;
       c.alibi_per_batch = seq_k % 2 == 1;
-      expect_right(c, GetParam());
+      check(c);
     }
   }
 }
@@ -118,7 +130,7 @@ TEST_P(FieldShapes, BiasAndMask) {
         c.causal = turn % 3 == 0;
         c.softcap = turn % 4 == 0 ? 3.0f : 0.0f;
         c.seed = static_cast<std::uint64_t>(turn++);
-        expect_right(c, GetParam());
+        check(c);
       }
     }
   }
@@ -141,13 +153,14 @@ TEST_P(FieldShapes, EveryHeadDimension) {
     c.causal = turn % 3 == 1;
     c.seed = static_cast<std::uint64_t>(turn++);
     if (c.layout == Layout::packed_qkv && c.value_dim) c.layout = Layout::bhsd;
-    expect_right(c, GetParam());
+    check(c);
   }
 }
 
 TEST_P(FieldShapes, LongKeysAreSplitAndMerged) {
   for (const auto dtype : kDtypes) {
     for (const std::int64_t seq_q : {1, 16}) {
+      if (GetParam() == "avx512_bf16" && dtype != DType::bf16) continue;
       AttentionCase c;
       c.dtype = dtype;
       c.heads_q = 2;
