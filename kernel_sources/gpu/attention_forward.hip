@@ -169,11 +169,11 @@ void attention_forward(const AttentionArgs args) {
 
     fence();
     modifier.load(args, key + first_key_of_lane(), softmax.exponent);
-    if constexpr (kElementwise) {
-      next_values.drop_unseen([&](int at) {
-        return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
-      });
-    }
+    const auto seen_at = [&](int at) {
+      return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
+    };
+    next_values.drop_unseen(seen_at);
+    next_values.copy(shared_values, seen_at);
     constexpr int kFirst = KeyFragments::kCount;
     HF_UNROLL for (int j = 0; j < kAhead && j < kFirst; j++) {
       fragment[j] = key_fragments.read(j / kHeadSlabs, j % kHeadSlabs);
@@ -212,6 +212,7 @@ void attention_forward(const AttentionArgs args) {
     barrier();
 
     fence();
+    next_keys.copy(shared_keys);
     constexpr int kSecond = ValueFragments::kCount;
     HF_UNROLL for (int j = 0; j < kAhead && j < kSecond; j++) {
       fragment[j] = value_fragments.read(j / kDimBlocks, j % kDimBlocks);
@@ -250,12 +251,9 @@ void attention_forward(const AttentionArgs args) {
   };
   // Other waves of the block need this tile.
   auto idle = [&](int key) HF_LAMBDA {
-    if constexpr (kElementwise) {
-      next_values.drop_unseen([&](int at) {
-        return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
-      });
-    }
-    next_values.store_all(shared_values);
+    next_values.store_all(shared_values, [&](int at) {
+      return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
+    });
     next_values.load_all();
     barrier();
     next_keys.store_all(shared_keys);

@@ -80,9 +80,12 @@ constexpr int value_pieces(Tile t) {
   return 4 * threads(t) / t.tile_keys;
 }
 
-// Head dimensions are padded to whole steps of the matrix products. Padding of K and Q is zeros.
+// Head dimensions are padded to whole steps of the matrix products; long ones to 8 chunks of 16
+// bytes, so that their rows in shared memory need no gaps (below). Padding of K and Q is zeros.
 constexpr int padded_head_dim(Tile t, int element_bytes, int head_dim) {
-  return round_up(head_dim, 16 / element_bytes * (kWaveLanes / t.mma_rows));
+  const int step = 16 / element_bytes * (kWaveLanes / t.mma_rows);
+  const bool long_row = head_dim * element_bytes > 896;
+  return round_up(head_dim, long_row ? larger(step, 256 / element_bytes) : step);
 }
 constexpr int padded_value_dim(Tile t, int element_bytes, int value_dim) {
   return round_up(value_dim, larger(t.mma_rows, value_pieces(t) * 4 / element_bytes));

@@ -7,6 +7,7 @@
 #define HF_DEVICE static __device__ inline __attribute__((always_inline))
 #define HF_MEMBER __device__ inline __attribute__((always_inline))
 #define HF_UNROLL _Pragma("unroll")
+#define HF_NO_UNROLL _Pragma("nounroll")
 #define HF_VECTOR(type, n) type __attribute__((ext_vector_type(n)))
 #define HF_KERNEL extern "C" __global__
 // A kernel of exactly `threads` threads whose registers leave room for so many waves per SIMD.
@@ -66,7 +67,9 @@ HF_DEVICE u32 pack_f16_nearest(float a, float b) {
   const f16x2 both = {static_cast<_Float16>(a), static_cast<_Float16>(b)};
   return __builtin_bit_cast(u32, both);
 }
-HF_DEVICE u32 pack_bf16_toward_zero(float a, float b) { return high_halves(bits(a), bits(b)); }
+HF_DEVICE u32 pack_bf16_toward_zero(float a, float b) {
+  return high_halves(bits(a), bits(b));
+}
 HF_DEVICE u32 round_to_bf16(float a) {  // in the high half; the low half is not cleared
   const u32 x = bits(a);
   return a == a ? x + 0x7fffu + ((x >> 16) & 1) : 0x7fffffffu;
@@ -74,11 +77,14 @@ HF_DEVICE u32 round_to_bf16(float a) {  // in the high half; the low half is not
 HF_DEVICE u32 pack_bf16_nearest(float a, float b) {
   return high_halves(round_to_bf16(a), round_to_bf16(b));
 }
-HF_DEVICE float f16_to_float(u16 x) { return static_cast<float>(__builtin_bit_cast(_Float16, x)); }
-HF_DEVICE float bf16_to_float(u16 x) { return from_bits(static_cast<u32>(x) << 16); }
+HF_DEVICE float f16_to_float(u16 x) {
+  return static_cast<float>(__builtin_bit_cast(_Float16, x));
+}
+HF_DEVICE float bf16_to_float(u16 x) {
+  return from_bits(static_cast<u32>(x) << 16);
+}
 
-// ---- lanes
-// -----------------------------------------------------------------------------------------
+// ---- lanes --------------------------------------------------------------------------------------
 HF_DEVICE int thread_id() {
   return static_cast<int>(threadIdx.x);
 }
@@ -193,8 +199,7 @@ HF_DEVICE void store4(Buffer buffer, int offset, u32x4 x) {
   raw_store4(x, buffer.words, offset, 0, 0);
 }
 
-// ---- arithmetic
-// --------------------------------------------------------------------------------------------
+// ---- arithmetic ---------------------------------------------------------------------------------
 #if __has_builtin(__builtin_amdgcn_exp2f)
 HF_DEVICE float hf_exp2(float x) {
   return __builtin_amdgcn_exp2f(x);

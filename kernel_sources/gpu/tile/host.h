@@ -10,6 +10,7 @@
 #define HF_MEMBER inline
 #define HF_LAMBDA
 #define HF_UNROLL
+#define HF_NO_UNROLL
 #define HF_KERNEL extern "C"
 #define HF_KERNEL_OF(threads, waves_per_simd) extern "C"
 #define HF_VECTOR(type, n) hipflash::Vector<type, n>
@@ -45,8 +46,7 @@ using u32x4 = Vector<u32, 4>;
 constexpr int kWave = 64;
 constexpr float kInfinity = __builtin_inff();
 
-// ---- bits
-// ------------------------------------------------------------------------------------------
+// ---- bits ---------------------------------------------------------------------------------------
 inline u32 bits(float x) {
   u32 y;
   std::memcpy(&y, &x, 4);
@@ -105,8 +105,7 @@ inline u32 pack_bf16_nearest(float a, float b) {
   return high_halves(round_to_bf16(a), round_to_bf16(b));
 }
 
-// ---- lanes
-// -----------------------------------------------------------------------------------------
+// ---- lanes --------------------------------------------------------------------------------------
 inline int thread_id() {
   return host::thread_id();
 }
@@ -136,8 +135,7 @@ inline bool any_lane(bool condition) {
   return any;
 }
 
-// ---- the block
-// ---------------------------------------------------------------------------------------
+// ---- the block ----------------------------------------------------------------------------------
 inline void barrier() {
   host::barrier();
 }
@@ -145,8 +143,7 @@ inline void fence() {}
 template <int Level>
 inline void priority() {}
 
-// ---- raw buffers
-// ----------------------------------------------------------------------------------------
+// ---- raw buffers --------------------------------------------------------------------------------
 struct Buffer {
   char* base;
   u32 bytes;
@@ -189,8 +186,7 @@ inline void store1(Buffer buffer, int offset, u32 x) {
   if (at < buffer.bytes && at + 4 <= buffer.bytes) std::memcpy(buffer.base + at, &x, 4);
 }
 
-// ---- arithmetic
-// --------------------------------------------------------------------------------------------
+// ---- arithmetic ---------------------------------------------------------------------------------
 inline float hf_exp2(float x) {
   return std::exp2(x);
 }

@@ -7,8 +7,7 @@
 
 namespace hipflash {
 
-// ---- elements
-// ----------------------------------------------------------------------------------------
+// ---- elements -----------------------------------------------------------------------------------
 
 HF_DEVICE u32 load_element(const char* p) {
   return kF32 ? *reinterpret_cast<const u32*>(p) : *reinterpret_cast<const u16*>(p);
@@ -20,9 +19,13 @@ template <int Count>
 HF_DEVICE void load_elements(const char* row, bool there, int first, int dim,
                              u32 (&words)[Count * kElementBytes / 4]) {
   u32 element[Count];
-  HF_UNROLL for (int i = 0; i < Count; i++) {
-    element[i] = 0;
-    if (there && first + i < dim) element[i] = load_element(row + (first + i) * kElementBytes);
+  HF_UNROLL for (int i = 0; i < Count; i++) element[i] = 0;
+  if (there && first < dim) {  // one branch; elements past the row read the last one
+    HF_UNROLL for (int i = 0; i < Count; i++) {
+      const int at = first + i < dim ? first + i : dim - 1;
+      const u32 x = load_element(row + at * kElementBytes);
+      element[i] = first + i < dim ? x : 0;
+    }
   }
   if constexpr (kF32) {
     HF_UNROLL for (int i = 0; i < Count; i++) words[i] = element[i];
@@ -71,8 +74,7 @@ HF_DEVICE void load(QueryTile& tile, const Rows& rows, int dim) {
   }
 }
 
-// ---- K
-// ------------------------------------------------------------------------------------------------
+// ---- K ------------------------------------------------------------------------------------------
 
 // One thread's chunks of a K tile.
 struct KeyLoader {
@@ -90,13 +92,16 @@ struct KeyLoader {
 
   static HF_MEMBER int row_of(int i) { return (thread_id() + i * kThreads) / kRowChunks; }
   static HF_MEMBER int chunk_of(int i) { return (thread_id() + i * kThreads) % kRowChunks; }
+  static HF_MEMBER int place_of(int row, int chunk) {
+    return row * kPitch + (kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+  }
 
   HF_MEMBER void start(const Rows& all, int head_dim) {
     rows = all;
     dim = head_dim;
     HF_UNROLL for (int i = 0; i < kPieces; i++) {
       const int row = row_of(i), chunk = chunk_of(i);
-      place[i] = row * kPitch + (kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+      place[i] = place_of(row, chunk);
       offset[i] = row * static_cast<int>(rows.stride) + chunk * 16;
       const bool past_row = kHeadDim != Spec::head_dim && chunk * kChunk >= dim;
       const bool past_tile = kPieces * kThreads > kKeys * kRowChunks && row >= kKeys;
@@ -118,21 +123,29 @@ struct KeyLoader {
       piece[i] = load4(buffer, offset[0] + i * kStep * static_cast<int>(rows.stride));
     } else if constexpr (kVectors) {
       piece[i] = load4(buffer, offset[i]);
-    } else {
-      u32 words[4];
-      load_elements<kChunk>(rows.base + row_of(i) * rows.stride,
-                            row_of(i) < kKeys && row_of(i) < rows.count, chunk_of(i) * kChunk, dim,
-                            words);
-      piece[i] = u32x4{words[0], words[1], words[2], words[3]};
-      if (i == kPieces - 1) {
-        rows.base += kKeys * rows.stride;
-        rows.count -= kKeys;
-      }
     }
   }
   HF_MEMBER void store(char* shared, int i) {
     constexpr int kStep = kThreads / kRowChunks * kPitch;
-    *reinterpret_cast<u32x4*>(shared + (kRegular ? place[0] + i * kStep : place[i])) = piece[i];
+    if constexpr (kVectors) {
+      *reinterpret_cast<u32x4*>(shared + (kRegular ? place[0] + i * kStep : place[i])) = piece[i];
+    }
+  }
+
+  // The element path: the next tile to shared memory at once.
+  HF_MEMBER void copy(char* shared) {
+    if constexpr (!kVectors) {
+      HF_NO_UNROLL for (int i = 0; i < kPieces; i++) {
+        const int row = row_of(i), chunk = chunk_of(i);
+        u32 words[4];
+        load_elements<kChunk>(rows.base + row * rows.stride, row < kKeys && row < rows.count,
+                              chunk * kChunk, dim, words);
+        *reinterpret_cast<u32x4*>(shared + place_of(row, chunk)) =
+            u32x4{words[0], words[1], words[2], words[3]};
+      }
+      rows.base += kKeys * rows.stride;
+      rows.count -= kKeys;
+    }
   }
 
   HF_MEMBER void load_all() {
@@ -141,6 +154,7 @@ struct KeyLoader {
   }
   HF_MEMBER void store_all(char* shared) {
     HF_UNROLL for (int i = 0; i < kPieces; i++) store(shared, i);
+    copy(shared);
   }
 };
 
@@ -154,8 +168,7 @@ struct KeyFragments {
     const int row = lane_id() % kRows, group = lane_id() / kRows;
     HF_UNROLL for (int i = 0; i < kSpread; i++) {
       const int chunk = i * kGroups + group;
-      at[i] = shared + row * KeyLoader::kPitch +
-              (KeyLoader::kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+      at[i] = shared + KeyLoader::place_of(row, i * kGroups + group);
     }
   }
   HF_MEMBER u32x4 read(int block, int slab) const {
@@ -165,8 +178,7 @@ struct KeyFragments {
   }
 };
 
-// ---- V
-// ------------------------------------------------------------------------------------------------
+// ---- V ------------------------------------------------------------------------------------------
 
 // One thread's part of a V tile: four keys of kDims consecutive value dims.
 //
@@ -232,44 +244,37 @@ struct ValueLoader {
         fence();  // else joined to a load of three words, which no emulator at hand gets right
         words[e][kPairs] = load1(buffer, at + 4 * kPairs);
       }
-    } else {
-      const int key = first_key() + e;
-      load_elements<kDims>(rows.base + key * rows.stride, key < rows.count, piece() * kDims, dim,
-                           words[e]);
-      if (e == 3) {
-        rows.base += kKeys * rows.stride;
-        rows.count -= kKeys;
-      }
     }
   }
-  // Value dim i of the piece, four keys.
+  // Value dim i of the piece.
   HF_MEMBER void store(char* shared, int i) {
-    char* const at = shared + place + i * kPieces * kPitch;
-    if constexpr (kF32) {
-      *reinterpret_cast<u32x4*>(at) = u32x4{words[0][i], words[1][i], words[2][i], words[3][i]};
-    } else {
-      const u32 a = words[0][i / 2], b = words[1][i / 2], c = words[2][i / 2], d = words[3][i / 2];
-      *reinterpret_cast<u32x2*>(at) = i % 2 ? u32x2{high_halves(a, b), high_halves(c, d)}
-                                            : u32x2{low_halves(a, b), low_halves(c, d)};
-    }
+    if constexpr (kVectors) store_dim(shared, i, words, i);
   }
 
   // Zeroes keys that no query of the block sees, where they hold NaN or infinity: their probability
   // is 0, but 0 * NaN is not. seen(key) is asked only then, with the key's place in the tile.
   template <class Seen>
   HF_MEMBER void drop_unseen(Seen&& seen) {
-    HF_UNROLL for (int e = 0; e < 4; e++) {
-      bool finite = true;
-      HF_UNROLL for (int w = 0; w < kWords; w++) {
-        constexpr u32 kExponent = kF32 ? 0x7f800000u : kF16 ? 0x7c007c00u : 0x7f807f80u;
-        const u32 x = words[e][w] & kExponent;
-        finite =
-            finite && (kF32 ? x != kExponent
-                            : (x & 0xffffu) != (kExponent & 0xffffu) && x >> 16 != kExponent >> 16);
+    if constexpr (kVectors && kElementwise) drop_unseen_of(words, seen);
+  }
+
+  // The element path: the next tile to shared memory at once, a word of each key at a time.
+  template <class Seen>
+  HF_MEMBER void copy(char* shared, Seen&& seen) {
+    if constexpr (!kVectors) {
+      constexpr int kCount = 4 / kElementBytes;
+      HF_NO_UNROLL for (int w = 0; w < kWords; w++) {
+        u32 part[4][1];
+        HF_UNROLL for (int e = 0; e < 4; e++) {
+          const int key = first_key() + e;
+          load_elements<kCount>(rows.base + key * rows.stride, key < rows.count,
+                                piece() * kDims + w * kCount, dim, part[e]);
+        }
+        if constexpr (kElementwise) drop_unseen_of(part, seen);
+        HF_UNROLL for (int i = 0; i < kCount; i++) store_dim(shared, w * kCount + i, part, i);
       }
-      if (!finite && !seen(first_key() + e)) {
-        HF_UNROLL for (int w = 0; w < kWords; w++) words[e][w] = 0;
-      }
+      rows.base += kKeys * rows.stride;
+      rows.count -= kKeys;
     }
   }
 
@@ -277,8 +282,43 @@ struct ValueLoader {
     next();
     HF_UNROLL for (int e = 0; e < 4; e++) load(e);
   }
-  HF_MEMBER void store_all(char* shared) {
+  template <class Seen>
+  HF_MEMBER void store_all(char* shared, Seen&& seen) {
+    drop_unseen(seen);
     HF_UNROLL for (int i = 0; i < kDims; i++) store(shared, i);
+    copy(shared, seen);
+  }
+
+ private:
+  // Four keys of value dim `to` of the piece, from place `from` of the words.
+  template <int Words>
+  HF_MEMBER void store_dim(char* shared, int to, const u32 (&part)[4][Words], int from) const {
+    char* const at = shared + place + to * kPieces * kPitch;
+    if constexpr (kF32) {
+      *reinterpret_cast<u32x4*>(at) =
+          u32x4{part[0][from], part[1][from], part[2][from], part[3][from]};
+    } else {
+      const u32 a = part[0][from / 2], b = part[1][from / 2];
+      const u32 c = part[2][from / 2], d = part[3][from / 2];
+      *reinterpret_cast<u32x2*>(at) = from % 2 ? u32x2{high_halves(a, b), high_halves(c, d)}
+                                               : u32x2{low_halves(a, b), low_halves(c, d)};
+    }
+  }
+
+  template <int Words, class Seen>
+  HF_MEMBER void drop_unseen_of(u32 (&part)[4][Words], Seen&& seen) const {
+    constexpr u32 kExponent = kF32 ? 0x7f800000u : kF16 ? 0x7c007c00u : 0x7f807f80u;
+    constexpr u32 kLow = kF32 ? kExponent : kExponent & 0xffffu, kHigh = kExponent ^ kLow;
+    HF_UNROLL for (int e = 0; e < 4; e++) {
+      bool finite = true;
+      HF_UNROLL for (int w = 0; w < Words; w++) {
+        const u32 x = part[e][w];
+        finite = finite && (x & kLow) != kLow && (kF32 || (x & kHigh) != kHigh);
+      }
+      if (!finite && !seen(first_key() + e)) {
+        HF_UNROLL for (int w = 0; w < Words; w++) part[e][w] = 0;
+      }
+    }
   }
 };
 
@@ -302,8 +342,7 @@ struct ValueFragments {
   }
 };
 
-// ---- output
-// -------------------------------------------------------------------------------------------
+// ---- output -------------------------------------------------------------------------------------
 
 // Calls store(first, values) for the lane's runs of kChunk consecutive value dims of its query.
 // Factor 0 is that of a row that sees nothing: its result is 0 whatever the tile holds.
