@@ -40,7 +40,7 @@ class Sm90Tile(C.Structure):
 
 
 class NvF32Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')]
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')] + [('p_over_keys', C.c_bool)]
 
 
 class Sm90Map(C.Structure):
@@ -248,7 +248,9 @@ def make(shape, layout, dtype, pad=0, std=1.0):
     """A (batch, heads, seq, d) view; everything around it in memory is NaN."""
     import torch
     b, h, s, d = shape
-    if layout == 'bhsd':
+    if layout == 'far':  # batches more than 2^31 elements apart
+        t = torch.empty((b - 1) * ((1 << 31) + 64) + h * s * d, device='cuda', dtype=dtype).as_strided(shape, ((1 << 31) + 64, s * d, d, 1))
+    elif layout == 'bhsd':
         t = torch.full((b, h, s + 3, d + pad), math.nan, device='cuda', dtype=dtype)[:, :, :s, :d]
     else:
         t = torch.full((b, s + 3, h, d + pad), math.nan, device='cuda', dtype=dtype)[:, :s, :, :d].transpose(1, 2)
@@ -264,7 +266,7 @@ def check(s, shape, layout='bshd', pad=0, std=1.0, causal=None, window=None, sof
     d, dv = s['d'] or s['run_d'], s['dv'] or s['run_dv']
     dt = dict(f16=torch.float16, bf16=torch.bfloat16, f32=torch.float32)[s['dtype']]
     q, k = make((b, hq, sq, d), layout, dt, pad, std), make((b, hk, sk, d), layout, dt, pad, std)
-    v = make((b, hk, sk, dv), 'bhsd' if layout == 'bshd' else 'bshd', dt, pad)
+    v = make((b, hk, sk, dv), dict(bshd='bhsd', bhsd='bshd').get(layout, layout), dt, pad)
     opt = dict(softcap=softcap, scale=scale)
     opt['diagonal'] = 0 if causal == 'top' else sk - sq
     opt['window'] = window or (None, 0 if causal else None)
@@ -360,6 +362,9 @@ def cases(quick=False):
             out.append((S('sm80', d, dv, config=dict(text.default_config('sm80', d, dv), pack_heads=True), **everything),
                         [dict(c, pad=8) for c in features if 'bias' not in c] + [dict(shape=(2, 8, 2, 3, 500), causal='bottom', splits=2)]))
     out.append((S('sm80', 36, 44), [dict(shape=x, pad=4, layout='bhsd') for x in SHAPES]))  # rows aligned, width not
+    for family in ('sm80', 'sm90'):
+        out.append((S(family, 64, **causal), [dict(shape=(2, 2, 1, 100, 200), layout='far', causal='bottom')]))
+    out.append((S('sm90', 128, seq_k=512, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))
     for d, dv in ((192, 128), (64, 128), (128, 64), (24, 56), (128, 256)):
         out.append((S('sm90', d, dv, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))
     for d, dv in ((64, 64), (128, 128), (40, 96), (256, 256), (33, 47), (512, 512), (1, 1), (300, 280)):
@@ -496,8 +501,8 @@ def compare(d, hq, hk, b, s, dtype, causal, ours, peers=('flash', 'cudnn'), roun
     return ms
 
 
-def specs_for(d, dtype, causal, families=('sm90', 'sm80')):
-    return {f: text.spec(f, d, dtype=dtype, window_right=bool(causal)) for f in families}
+def specs_for(d, dtype, causal, seq_k, families=('sm90', 'sm80')):
+    return {f: text.spec(f, d, dtype=dtype, seq_k=seq_k, window_right=bool(causal)) for f in families}
 
 
 SIZES = ((32, 512), (16, 1024), (8, 2048), (4, 4096), (2, 8192), (1, 16384))
@@ -524,7 +529,7 @@ def mode_bench():
             for b, s in ((8, 2048), (2, 8192)):
                 for causal in (0, 1):
                     todo.append((d, h, h, b, s, 'f16', causal))
-    ours = [specs_for(t[0], t[5], t[6], ('f32',) if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
+    ours = [specs_for(t[0], t[5], t[6], t[4], ('f32',) if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
     STORE.build([x for o in ours for x in o.values()])
     for t, o in zip(todo, ours):
         compare(*t, o, peers=dict(f16=('flash', 'cudnn'), bf16=('cudnn',), f32=('efficient',))[t[5]])
@@ -582,7 +587,9 @@ def mode_smoke():
                (S('sm90', 128, **causal), [dict(p, shape=(1, 80, 40, 200, 333), causal='bottom', std=x) for x in (1.0, 6.0)]),
                (S('sm90', 64, dtype='bf16'), [dict(p, shape=(1, 80, 40, 200, 333))]),
                (S('sm90', 256, window_left=True, window_right=True), [dict(p, shape=(1, 40, 20, 300, 333), window=(70, 20), poison=True)]),
-               (S('sm90', 80), [dict(p, shape=(1, 40, 20, 100, 333))])])
+               (S('sm90', 80), [dict(p, shape=(1, 40, 20, 100, 333))]),
+               (S('f32', 64, dtype='f32', **causal), [dict(p, shape=(1, 2, 1, 200, 333), causal='bottom')]),
+               (S('f32', 128, 72, dtype='f32', aligned=False, **everything), [dict(pad=1, shape=(1, 2, 1, 100, 133), mask='pad', poison=True)])])
 
 
 def main():

@@ -16,7 +16,7 @@ long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) { return n
 void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) { *t = nvf32_default(d, dv, shared_limit); }
 int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) { return sm90_shared_bytes(*t, d, dv); }
 long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) { return sm90_pieces(*t, *args); }
-void default_sm90(int d, int dv, Sm90Tile* t) { *t = sm90_default(d, dv); }
+void default_sm90(int d, int dv, int ragged, int seq_k, Sm90Tile* t) { *t = sm90_default(d, dv, ragged != 0, seq_k); }
 void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
   maps[0] = sm90_map_q(*t, *args);
   maps[1] = sm90_map_k(*t, *args);

@@ -21,32 +21,35 @@ FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forw
             'f32': 'gpu/attention_forward_nvf32.cu'}
 
 
-def spec(family, d, dv=None, dtype='f16', config=None, **flags):
+def spec(family, d, dv=None, dtype='f16', config=None, seq_k=1 << 20, **flags):
     """A spec: family, head dimensions, dtype, tile config (a dict) and feature flags."""
     unknown = set(flags) - set(FLAGS)
     assert not unknown, unknown
     return dict(family=family, d=d, dv=d if dv is None else dv, dtype=dtype,
                 config=dict(config or default_config(family, d, d if dv is None else dv,
-                                                     any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask')))), flags={**FLAGS, **flags})
+                                                     any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask')),
+                                                     bool(flags.get('window_right') or flags.get('window_left')), seq_k)), flags={**FLAGS, **flags})
 
 
-def default_config(family, d, dv, modified=False, shared_limit=227 * 1024):
+def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, shared_limit=227 * 1024):
     """The defaults of tiles_nv.h."""
     widest = max(d or 512, dv or 512)
     if family == 'sm90':
-        k, g = (128, 3) if widest <= 64 else (128, 2) if widest <= 128 else (96, 2) if widest <= 192 else (64, 2)
-        return dict(tile_keys=k, query_groups=g, stages=2, q_stages=2 if widest <= 128 else 1, take_turns=True)
+        c = ((128, 3, 4, 2) if widest <= 64 else (96, 3, 2, 2) if widest <= 96 else (64, 2, 4, 2) if widest <= 128 and ragged and seq_k <= 768
+             else (128, 2, 2, 2) if widest <= 128 else (96, 2, 2, 1) if widest <= 192 else (64, 2, 2, 1))
+        return dict(zip(('tile_keys', 'query_groups', 'stages', 'q_stages'), c), take_turns=True)
     if family == 'f32':
-        for c in ((64, 4, 2), (32, 8, 1), (32, 4, 1), (16, 4, 1), (16, 2, 1), (8, 2, 1), (8, 1, 1))[0 if widest <= 64 else 1:]:
-            c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm'), c))
-            if f32_shared_bytes(c, d or 512, dv or 512) <= shared_limit:
+        for c in ((64, 4, 2, False), (32, 4, 2, True), (32, 4, 1, False), (16, 4, 1, False), (16, 2, 1, False), (8, 2, 1, False),
+                  (8, 1, 1, False))[0 if widest <= 64 else 1:]:
+            c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm', 'p_over_keys'), c))
+            if f32_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
                 return c
     if widest <= 128 and modified:
         c = (64, 4, 1, 2, 2, False)
     elif widest <= 128:
-        c = (64 if widest <= 64 else 48, 4, 2, 2, 2, widest <= 64)
+        c = (48 if 64 < widest <= 96 else 64, 4, 2, 2, 2, widest <= 64)
     elif widest <= 256:
-        c = (64 if shared_limit > 150 * 1024 else 32, 4, 1, 1, 2, False)
+        c = ((48 if widest <= 192 else 64) if shared_limit > 150 * 1024 else 32, 4, 1, 1, 2, False)
     else:
         c = (32, 4, 1, 1, 1, False) if shared_limit > 115 * 1024 else (32, 2, 1, 1, 1, False)
     return dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm', 'q_in_registers'), c), pack_heads=False)
@@ -169,8 +172,9 @@ def shared_bytes(s):
 def f32_shared_bytes(c, d, dv):
     up = lambda x, n: -(-x // n) * n
     chunks = -(-dv // 128)
-    rows, keys = c['waves'] * 32, c['tile_keys']
-    return 4 * ((rows + keys) * (up(d, 8) + 4) + keys * up(-(-dv // chunks), 32) + rows * (keys + 8))
+    rows, pitch = c['waves'] * 32, up(d, 8) + 4
+    keys, p = c['tile_keys'] * pitch, rows * (c['tile_keys'] + 8)
+    return 4 * (rows * pitch + (max(keys, p) if c['p_over_keys'] else keys + p) + c['tile_keys'] * up(-(-dv // chunks), 32)) + 32
 
 
 def main():

@@ -1,9 +1,9 @@
 // Attention in f32 by fused multiply-adds: NVIDIA's matrix units have no f32 (tf32 keeps 11 bits).
 //
-// A warp has 32 query rows, 8 of them per lane. Lane L of a warp holds rows L/8 + 4i and keys L%8 + 8j
-// of a score tile, and rows L/8 + 4i and columns 4(L%8) + 32m .. +3 of the output. Operands come from
-// shared memory as 16-byte pieces, of which each feeds 32 multiply-adds; P goes there too, but each
-// warp reads only its own.
+// A warp has 32 query rows, 8 of them per lane. A lane holds rows lane_row() + 4i and keys lane_key() + 8j
+// of a score tile, and the same rows and columns 4 lane_key() + 32m .. +3 of the output. Operands come
+// from shared memory as 16-byte pieces, of which each feeds 32 multiply-adds; P goes there too, over the
+// keys, and each warp reads only its own.
 #include "gpu/tile/cuda.h"
 #include "common/mask.h"
 #include "common/score.h"
@@ -23,6 +23,9 @@ constexpr int kLaneRows = 8, kLaneKeys = kKeys / 8, kPieces = kValueDim / 32;
 // Pitches in floats: an odd number of 16-byte pieces for rows that 8 lanes read at once; 8 more than a
 // multiple of 16 for P, which 32 lanes write as 4 rows of 8.
 constexpr int kPitch = kHeadDim + 4, kPPitch = kKeys + 8;
+
+HF_DEVICE int lane_row() { return threadIdx.x % 32 / 8; }
+HF_DEVICE int lane_key() { return threadIdx.x % 8; }
 
 HF_DEVICE float4 load_piece(unsigned from) {
   float4 x;
@@ -51,6 +54,8 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
   }
 }
 
+HF_DEVICE float component(const float4& x, int e) { return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w; }
+
 // S = Q . K^T. `q` and `k` are this lane's first row and key.
 HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsigned k) {
   HF_UNROLL
@@ -58,7 +63,7 @@ HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsig
     HF_UNROLL
     for (int j = 0; j < kLaneKeys; j++) s[i][j] = 0.0f;
   }
-#pragma unroll 2
+#pragma unroll 1
   for (int c = 0; c < kHeadDim; c += 4) {
     float4 a[kLaneRows];
     HF_UNROLL
@@ -67,13 +72,10 @@ HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsig
     for (int j = 0; j < kLaneKeys; j++) {
       const float4 b = load_piece(k + 4 * (8 * j * kPitch + c));
       HF_UNROLL
-      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].x, b.x, s[i][j]);
-      HF_UNROLL
-      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].y, b.y, s[i][j]);
-      HF_UNROLL
-      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].z, b.z, s[i][j]);
-      HF_UNROLL
-      for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(a[i].w, b.w, s[i][j]);
+      for (int e = 0; e < 4; e++) {
+        HF_UNROLL
+        for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(component(a[i], e), component(b, e), s[i][j]);
+      }
     }
   }
 }
@@ -81,7 +83,7 @@ HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsig
 // O += P . V. `seen` has a bit for each key that some row of the warp sees; the values of others do
 // not count, whatever they are.
 HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, unsigned v, unsigned long long seen) {
-#pragma unroll 2
+#pragma unroll 1
   for (int key = 0; key < kKeys; key += 4) {
     float4 a[kLaneRows];
     HF_UNROLL
@@ -96,7 +98,7 @@ HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, un
         }
         HF_UNROLL
         for (int i = 0; i < kLaneRows; i++) {
-          const float w = e == 0 ? a[i].x : e == 1 ? a[i].y : e == 2 ? a[i].z : a[i].w;
+          const float w = component(a[i], e);
           out[i][m].x = fmaf(w, b.x, out[i][m].x);
           out[i][m].y = fmaf(w, b.y, out[i][m].y);
           out[i][m].z = fmaf(w, b.z, out[i][m].z);
@@ -142,6 +144,91 @@ HF_DEVICE float octet_sum(float x) {
   return x;
 }
 
+// A bit for each key that some row of the warp sees.
+HF_DEVICE unsigned long long keys_in_sight(const float (&s)[kLaneRows][kLaneKeys]) {
+  unsigned long long seen = 0;
+  HF_UNROLL
+  for (int j = 0; j < kLaneKeys; j++) {
+    bool any = false;
+    HF_UNROLL
+    for (int i = 0; i < kLaneRows; i++) any |= !(s[i][j] == -kInfinity);
+    const unsigned bits = __reduce_or_sync(~0u, any ? 1u << lane_key() : 0u);
+    seen |= (unsigned long long)bits << (8 * j);
+  }
+  return seen;
+}
+
+// Moves the references of the lane's rows where a score of this tile asks for it.
+HF_DEVICE void update_references(const float (&s)[kLaneRows][kLaneKeys], float4 (&out)[kLaneRows][kPieces],
+                                 float (&reference)[kLaneRows], float (&sum)[kLaneRows], float scale) {
+  float largest[kLaneRows];
+  bool grown = false;
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    largest[i] = s[i][0];
+    HF_UNROLL
+    for (int j = 1; j < kLaneKeys; j++) largest[i] = fmaxf(largest[i], s[i][j]);
+    largest[i] *= scale;
+    grown |= largest[i] > reference[i] + kSlack;
+  }
+  if (!__any_sync(~0u, grown)) return;
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    const float now = fmaxf(reference[i], octet_max(largest[i]));
+    const float factor = reference[i] == -kInfinity ? 0.0f : exp2_fast(reference[i] - now);
+    reference[i] = now;
+    sum[i] *= factor;
+    HF_UNROLL
+    for (int m = 0; m < kPieces; m++) {
+      out[i][m].x *= factor;
+      out[i][m].y *= factor;
+      out[i][m].z *= factor;
+      out[i][m].w *= factor;
+    }
+  }
+}
+
+// O / sum, and the log-sum-exp.
+HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const float4 (&out)[kLaneRows][kPieces],
+                            const float (&reference)[kLaneRows], const float (&sum)[kLaneRows]) {
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+  const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
+  HF_UNROLL
+  for (int i = 0; i < kLaneRows; i++) {
+    const int query = work.row + threadIdx.x / 32 * 32 + lane_row() + 4 * i;
+    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total), factor = inverse_sum(total);
+    if (query >= args.seq_q) continue;
+    float* row = (float*)args.out + work.batch * args.out_stride.batch + work.head * args.out_stride.head +
+                 query * args.out_stride.seq + work.chunk * kValueDim;
+    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
+                                   query * args.lse_stride.seq
+                             : nullptr;
+    bool whole_pieces = Spec::aligned;
+    if (Spec::split_keys && args.splits > 1) {
+      const long long at = (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) * args.seq_q + query;
+      row = args.partial_out + at * value_dim + work.chunk * kValueDim;
+      lse_at = args.partial_lse + at;
+      whole_pieces = false;
+    }
+    if (Spec::lse || Spec::split_keys) {
+      if (lse_at && lane_key() == 0 && work.chunk == 0) *lse_at = lse;
+    }
+    HF_UNROLL
+    for (int m = 0; m < kPieces; m++) {
+      const int column = 4 * lane_key() + 32 * m;
+      const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor, out[i][m].w * factor);
+      if (whole_pieces && column + 4 <= value_columns) {
+        *(float4*)(row + column) = x;
+      } else {
+        if (column < value_columns) row[column] = x.x;
+        if (column + 1 < value_columns) row[column + 1] = x.y;
+        if (column + 2 < value_columns) row[column + 2] = x.z;
+        if (column + 3 < value_columns) row[column + 3] = x.w;
+      }
+    }
+  }
+}
+
 }  // namespace hipflash
 
 using namespace hipflash;
@@ -150,13 +237,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch;
-  const unsigned v_tile = k_tile + 4 * kKeys * kPitch, p_tile = v_tile + 4 * kKeys * kValueDim;
-  const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
+  const unsigned p_tile = Spec::p_over_keys ? k_tile : k_tile + 4 * kKeys * kPitch;
+  const unsigned v_tile = Spec::p_over_keys ? k_tile + 4 * max(kKeys * kPitch, kRows * kPPitch) : p_tile + 4 * kRows * kPPitch;
+  const int warp_index = threadIdx.x / 32;
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
 
-  const int together = nv_heads_together(args, args.heads_q / args.heads_kv, ceil_div(args.seq_q, kRows), kPiecesTogether, 4);
+  // This kernel is bound by arithmetic alone: with rows of different lengths the longest of all heads
+  // come first.
+  const int tiles = ceil_div(args.seq_q, kRows);
+  const int together = Spec::window_right
+                           ? args.batch * args.heads_q
+                           : nv_heads_together(args, args.heads_q / args.heads_kv, tiles, pieces_together(tiles, 1), 4);
   const Work work = work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
+  // What only the epilogue needs waits in shared memory: registers are what this kernel is short of.
+  const unsigned kept = v_tile + 4 * kKeys * kValueDim;
+  if (threadIdx.x == 0) keep_work(kept, work);
   const int last_row = min(work.row + kRows, args.seq_q) - 1;
   const KeyRange block_keys = keys_seen_by_any(args, work.row, last_row);
   Steps steps = steps_of(args, work.row, last_row, kKeys);
@@ -182,9 +278,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   if (steps.end > steps.begin) load_keys(steps.end - 1);
 
   // This lane's first row in the block, and where its parts of the tiles begin.
-  const int lane_row = warp_index * 32 + lane / 8;
-  const unsigned q_lane = q_tile + 4 * lane_row * kPitch, k_lane = k_tile + 4 * (lane % 8) * kPitch;
-  const unsigned v_lane = v_tile + 16 * (lane % 8), p_lane = p_tile + 4 * lane_row * kPPitch;
+  const int first_row = warp_index * 32 + lane_row();
+  const unsigned q_lane = q_tile + 4 * first_row * kPitch, k_lane = k_tile + 4 * lane_key() * kPitch;
+  const unsigned v_lane = v_tile + 16 * lane_key(), p_lane = p_tile + 4 * first_row * kPPitch;
 
   float4 out[kLaneRows][kPieces];
   float reference[kLaneRows], sum[kLaneRows];
@@ -202,66 +298,44 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     wait_copies<0>();
     barrier();  // K is there, and all warps are through with V
     load_values(step);
+    bool needed = true;
+    if constexpr (kMasked) {  // some rows of the block may have no key here
+      const int row = work.row + warp_index * 32;
+      const KeyRange warp_keys = keys_seen_by_any(args, row, min(row + 32, args.seq_q) - 1);
+      needed = step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first;
+    }
     float s[kLaneRows][kLaneKeys];
-    multiply_keys(s, q_lane, k_lane);
-    if constexpr (kMasked || kScoreModified) {
-      modify_lane_scores<kMasked>(args, s, work, work.row + lane_row, step * kKeys + lane % 8);
-    }
     unsigned long long seen = 0;
-    if constexpr (kElementwise) {
-      HF_UNROLL
-      for (int j = 0; j < kLaneKeys; j++) {
-        bool any = false;
-        HF_UNROLL
-        for (int i = 0; i < kLaneRows; i++) any |= !(s[i][j] == -kInfinity);
-        unsigned lanes = __ballot_sync(~0u, any);
-        lanes |= lanes >> 16;
-        lanes |= lanes >> 8;
-        seen |= (unsigned long long)(lanes & 255) << (8 * j);
+    if (needed) {
+      multiply_keys(s, q_lane, k_lane);
+      if constexpr (kMasked || kScoreModified) {
+        modify_lane_scores<kMasked>(args, s, work, work.row + first_row, step * kKeys + lane_key());
       }
+      if constexpr (kElementwise) seen = keys_in_sight(s);
+      update_references(s, out, reference, sum, scale);
     }
-
-    float largest[kLaneRows];
-    bool grown = false;
-    HF_UNROLL
-    for (int i = 0; i < kLaneRows; i++) {
-      largest[i] = s[i][0];
-      HF_UNROLL
-      for (int j = 1; j < kLaneKeys; j++) largest[i] = fmaxf(largest[i], s[i][j]);
-      largest[i] *= scale;
-      grown |= largest[i] > reference[i] + kSlack;
-    }
-    if (__any_sync(~0u, grown)) {
+    if constexpr (Spec::p_over_keys) barrier();  // all warps are through with K
+    if (needed) {
+      __syncwarp();  // the warp is through with its last P
       HF_UNROLL
       for (int i = 0; i < kLaneRows; i++) {
-        const float now = fmaxf(reference[i], octet_max(largest[i]));
-        const float factor = reference[i] == -kInfinity ? 0.0f : exp2_fast(reference[i] - now);
-        reference[i] = now;
-        sum[i] *= factor;
+        const float base = finite_reference<kMasked>(reference[i]);
         HF_UNROLL
-        for (int m = 0; m < kPieces; m++) {
-          out[i][m].x *= factor;
-          out[i][m].y *= factor;
-          out[i][m].z *= factor;
-          out[i][m].w *= factor;
+        for (int j = 0; j < kLaneKeys; j++) {
+          const float x = exp2_fast(fmaf(s[i][j], scale, -base));
+          sum[i] += x;
+          store_word(p_lane + 4 * (4 * i * kPPitch + lane_key() + 8 * j), x);
         }
-      }
-    }
-    __syncwarp();  // the warp is through with its last P
-    HF_UNROLL
-    for (int i = 0; i < kLaneRows; i++) {
-      const float base = finite_reference<kMasked>(reference[i]);
-      HF_UNROLL
-      for (int j = 0; j < kLaneKeys; j++) {
-        const float x = exp2_fast(fmaf(s[i][j], scale, -base));
-        sum[i] += x;
-        store_word(p_lane + 4 * (4 * i * kPPitch + lane % 8 + 8 * j), x);
       }
     }
     wait_copies<0>();
     barrier();  // V is there, and all warps are through with K
-    if (step > steps.begin) load_keys(step - 1);
-    multiply_values(out, p_lane, v_lane, seen);
+    if (!Spec::p_over_keys && step > steps.begin) load_keys(step - 1);
+    if (needed) multiply_values(out, p_lane, v_lane, seen);
+    if constexpr (Spec::p_over_keys) {
+      barrier();
+      if (step > steps.begin) load_keys(step - 1);
+    }
   };
   int step = steps.end - 1;
 #pragma unroll 1
@@ -275,39 +349,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     for (; step >= steps.begin; step--) do_step(step, Constant<true>());
   }
   wait_copies<0>();
-
-  HF_UNROLL
-  for (int i = 0; i < kLaneRows; i++) {
-    const int query = work.row + lane_row + 4 * i;
-    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total), factor = inverse_sum(total);
-    if (query >= args.seq_q) continue;
-    float* row = (float*)args.out + work.batch * args.out_stride.batch + work.head * args.out_stride.head +
-                 query * args.out_stride.seq + work.chunk * kValueDim;
-    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
-                                   query * args.lse_stride.seq
-                             : nullptr;
-    bool whole_pieces = Spec::aligned;
-    if (Spec::split_keys && args.splits > 1) {
-      const long long at = (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) * args.seq_q + query;
-      row = args.partial_out + at * value_dim + work.chunk * kValueDim;
-      lse_at = args.partial_lse + at;
-      whole_pieces = false;
-    }
-    if (Spec::lse || Spec::split_keys) {
-      if (lse_at && lane % 8 == 0 && work.chunk == 0) *lse_at = lse;
-    }
-    HF_UNROLL
-    for (int m = 0; m < kPieces; m++) {
-      const int column = 4 * (lane % 8) + 32 * m;
-      const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor, out[i][m].w * factor);
-      if (whole_pieces && column + 4 <= value_columns) {
-        *(float4*)(row + column) = x;
-      } else {
-        if (column < value_columns) row[column] = x.x;
-        if (column + 1 < value_columns) row[column + 1] = x.y;
-        if (column + 2 < value_columns) row[column + 2] = x.z;
-        if (column + 3 < value_columns) row[column + 3] = x.w;
-      }
-    }
-  }
+  barrier();
+  store_result(args, kept_work(kept), out, reference, sum);
 }

@@ -221,7 +221,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const int group = args.heads_q / args.heads_kv;
   const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
   const int together =
-      nv_heads_together(args, Spec::pack_heads ? 1 : group, ceil_div(rows, kRows), kPiecesTogether, 2);
+      nv_heads_together(args, Spec::pack_heads ? 1 : group, ceil_div(rows, kRows),
+                                         pieces_together(ceil_div(rows, kRows), Spec::blocks_per_sm), 2);
   const Work work = work_of<kRows, Spec::pack_heads>(
       args, blockIdx.x, together, nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim));
   const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };

@@ -463,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     give_registers<kCopierRegisters>();
     if (threadIdx.x == 0) {
       const int tiles = ceil_div(args.seq_q, kRows);
-      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles, kPiecesTogether, 2);
+      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles, pieces_together(tiles, 1), 2);
       Copier copier{args, shared, q_map, k_map, v_map, tiles * args.batch * args.heads_q, together, {0}, {0}};
       copier.run();
     }

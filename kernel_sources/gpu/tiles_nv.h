@@ -74,7 +74,8 @@ HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool m
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
-  if (widest <= 128) return {48, 4, 2, 2, 2, false, false};
+  if (widest <= 128) return {widest > 96 ? 64 : 48, 4, 2, 2, 2, false, false};
+  if (widest <= 192) return {shared_limit > 150 * 1024 ? 48 : 32, 4, 1, 1, 2, false, false};
   if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false};
   if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false};
   return {32, 2, 1, 1, 1, false, false};
@@ -87,6 +88,7 @@ struct NvF32Tile {
   int tile_keys;      // a multiple of 8, at most 64
   int waves;          // warps per block
   int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
+  bool p_over_keys;   // probabilities take the place of the keys: less shared memory, no copies ahead
 };
 
 HF_BOTH constexpr int nvf32_value_chunks(int value_head_dim) { return (value_head_dim + 127) / 128; }
@@ -96,8 +98,11 @@ HF_BOTH constexpr int nvf32_value_chunk(int value_head_dim) {
 }
 HF_BOTH constexpr int nvf32_threads(const NvF32Tile& t) { return t.waves * 32; }
 HF_BOTH constexpr int nvf32_shared_bytes(const NvF32Tile& t, int head_dim, int value_head_dim) {
-  return 4 * ((t.waves * 32 + t.tile_keys) * (nv_round_up(head_dim, 8) + 4) +
-              t.tile_keys * nvf32_value_chunk(value_head_dim) + t.waves * 32 * (t.tile_keys + 8));
+  const int rows = t.waves * 32, pitch = nv_round_up(head_dim, 8) + 4;
+  const int keys = t.tile_keys * pitch, p = rows * (t.tile_keys + 8);
+  return 4 * (rows * pitch + (t.p_over_keys ? nv_max(keys, p) : keys + p) +
+              t.tile_keys * nvf32_value_chunk(value_head_dim)) +
+         32;  // what the epilogue needs
 }
 HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
   const long long rows = t.waves * 32;
@@ -105,10 +110,12 @@ HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
          (args.splits > 1 ? args.splits : 1);
 }
 HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, int shared_limit) {
-  const NvF32Tile tiles[] = {{64, 4, 2}, {32, 8, 1}, {32, 4, 1}, {16, 4, 1}, {16, 2, 1}, {8, 2, 1}, {8, 1, 1}};
+  const NvF32Tile tiles[] = {{64, 4, 2, false}, {32, 4, 2, true}, {32, 4, 1, false}, {16, 4, 1, false},
+                             {16, 2, 1, false}, {8, 2, 1, false}, {8, 1, 1, false}};
   const int widest = nv_max(head_dim, value_head_dim);
   for (int i = widest <= 64 ? 0 : 1; i < 6; i++) {
-    if (nvf32_shared_bytes(tiles[i], head_dim, value_head_dim) <= shared_limit) return tiles[i];
+    const int bytes = nvf32_shared_bytes(tiles[i], head_dim, value_head_dim);
+    if (bytes * tiles[i].blocks_per_sm <= shared_limit) return tiles[i];
   }
   return tiles[6];
 }
@@ -140,9 +147,13 @@ HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
   return (long long)((args.seq_q + rows - 1) / rows) * args.batch * args.heads_q;
 }
 
-HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim) {
+// The default for a head dimension. `ragged`: rows see different numbers of keys (causal, windows); with
+// few keys smaller steps then waste less on the diagonal.
+HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged, int seq_k) {
   const int widest = nv_max(head_dim, value_head_dim);
-  if (widest <= 64) return {128, 3, 2, 2, true};
+  if (widest <= 64) return {128, 3, 4, 2, true};
+  if (widest <= 96) return {96, 3, 2, 2, true};
+  if (widest <= 128 && ragged && seq_k <= 768) return {64, 2, 4, 2, true};
   if (widest <= 128) return {128, 2, 2, 2, true};
   if (widest <= 192) return {96, 2, 2, 1, true};
   return {64, 2, 2, 1, true};

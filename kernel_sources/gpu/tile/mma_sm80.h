@@ -30,7 +30,11 @@ template <int Rows, int Columns, int Threads, bool kWhole>
 HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int first, int end,
                          int columns) {
   using Tile = SharedTile<Columns>;
-  const int thread = threadIdx.x;
+  int thread = threadIdx.x;
+  if constexpr (Columns > 128) {
+    // Read anew each time, so that no address derived from it is kept in a register over the loop.
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  }
   const auto exists = [&](int row) { return kWhole || (row >= first && row < end); };
   if constexpr (!Spec::aligned) {
     for (int x = thread; x < Rows * Columns; x += Threads) {

@@ -9,9 +9,12 @@ struct Work {
   int chunk, split;          // of the value columns; of the keys
 };
 
-// Rows of different lengths want about two pieces per multiprocessor in flight to even out; equal rows
-// are better off with few heads at a time, whose keys then arrive from memory evenly over time.
-constexpr int kPiecesTogether = Spec::window_right ? 160 : 32;
+// Pieces in a group of heads, see nv_heads_together(). Rows of different lengths want a piece or more per
+// resident block in a group to even out; equal rows and short sequences are better off with few heads
+// at a time, whose keys then arrive from memory evenly over time.
+HF_DEVICE int pieces_together(int tiles, int blocks_per_sm) {
+  return !Spec::window_right ? 32 : (tiles >= 8 ? 160 : 80) * blocks_per_sm;
+}
 
 // Rows are queries, or (query, head) pairs of a K/V head's group when `kPack`.
 // Groups of heads whose keys and values fit the L2 follow one another; in a group the heads alternate
