@@ -51,7 +51,7 @@ std::string header_text(const EntryInfo& info, ByteView code) {
   nlohmann::ordered_json json;
   json["family"] = info.inputs.family;
   json["arch"] = info.inputs.arch;
-  json["element"] = info.element;
+  json["label"] = info.label;
   json["compiler"] = info.inputs.compiler;
   json["options"] = info.inputs.options;
   json["abi"] = info.inputs.abi;
@@ -133,7 +133,7 @@ Decoded<HeaderFields> parse_header(const Prefix& prefix, ByteView text) {
   std::uint64_t code_bytes = 0;
   read_string("family", inputs.family);
   read_string("arch", inputs.arch);
-  read_string("element", fields.header.info.element);
+  read_string("label", fields.header.info.label);
   read_string("compiler", inputs.compiler);
   read_string("source_hash", inputs.source_hash);
   read_string("prologue", inputs.prologue);

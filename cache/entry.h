@@ -39,8 +39,7 @@ inline constexpr std::size_t kMaxFileBytes = kPrefixBytes + kMaxHeaderBytes + kM
 /// The readable part of an entry.
 struct EntryInfo {
   KeyInputs inputs;
-  std::string
-      element;  ///< "f16", "bf16", "f32" or empty; for people, already part of the prologue.
+  std::string label;  ///< For people: "f16 d128 causal, 64x256". Not part of the key.
 
   friend bool operator==(const EntryInfo&, const EntryInfo&) = default;
 };

@@ -47,7 +47,7 @@ std::vector<CacheEntry> list() {
     if (listed.header) {
       entry.family = listed.header->info.inputs.family;
       entry.arch = listed.header->info.inputs.arch;
-      entry.label = listed.header->info.element;
+      entry.label = listed.header->info.label;
     } else {
       entry.label = "damaged: " + listed.fault;
     }

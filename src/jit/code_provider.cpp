@@ -50,11 +50,6 @@ std::string joined(const Spec& spec) {
   return text;
 }
 
-std::string element_of(const Spec& spec) {
-  const std::string word = spec.label.substr(0, spec.label.find(' '));
-  return word == "f16" || word == "bf16" || word == "f32" ? word : "";
-}
-
 std::vector<std::byte> to_bytes(const cache::Bytes& code) {
   const auto* const begin = reinterpret_cast<const std::byte*>(code.data());
   return {begin, begin + code.size()};
@@ -366,7 +361,7 @@ class CodeProvider::Impl {
         made.bytes.size());
     if (state.store && state.store->writable()) {
       try {
-        state.store->put({flight.keyed.inputs, element_of(spec)}, to_view(made.bytes));
+        state.store->put({flight.keyed.inputs, spec.label}, to_view(made.bytes));
       } catch (const Error& error) {
         log(LogLevel::warn, "{}: not cached: {}", job.label, error.what());
       }

@@ -64,7 +64,7 @@ inline EntryInfo sample_info(const std::string& family = "cpu/attention_forward"
   info.inputs.arch = "x86-64+avx2+fma";
   info.inputs.compiler = "g++ 12.2.0";
   info.inputs.abi = 1;
-  info.element = "f32";
+  info.label = "f32 d128 causal, 64x256";
   return info;
 }
 

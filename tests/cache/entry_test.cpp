@@ -88,7 +88,7 @@ TEST(Entry, EveryResealedByteIsRefusedOrTheSame) {
     file[at] ^= 0x04;
     seal(file);
     const Decoded<Entry> entry = decode(file);
-    // What the key does not cover (element, white space) may differ; the code may not.
+    // What the key does not cover (label, white space) may differ; the code may not.
     if (entry) {
       EXPECT_EQ(entry->code, code);
       EXPECT_EQ(key_of(entry->info.inputs), key_of(sample_info().inputs));
