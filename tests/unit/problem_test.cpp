@@ -74,7 +74,11 @@ TEST(CheckProblem, RefusesByName) {
       {[](Problem& p) { p.dtype = static_cast<DType>(9); }, {"dtype = 9"}},
       {[](Problem& p) { p.alignment = static_cast<MaskAlignment>(5); }, {"alignment = 5"}},
       {[](Problem& p) { p.out.batch = 0; }, {"out stride 0", "overlap"}},
-      {[](Problem& p) { p.out.head = 63; }, {"out stride", "overlap"}},
+      {[](Problem& p) {
+         p.aligned = false;
+         p.out.head = 63;
+       },
+       {"out stride", "overlap"}},
       {[](Problem& p) { p.lse.head = 0; }, {"lse stride 0", "overlap"}},
       {[](Problem& p) { p.q.seq = std::int64_t{1} << 62; }, {"q stride", "2^60"}},
       {[](Problem& p) { p.k.batch = INT64_MIN; }, {"k stride", "2^60"}},
