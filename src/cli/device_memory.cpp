@@ -1,6 +1,9 @@
 #include "cli/device_memory.h"
 
-#include "core/fail.h"
+#include <algorithm>
+#include <vector>
+
+#include "platform/gpu/driver.h"
 
 namespace hipflash::cli {
 namespace {
@@ -13,14 +16,48 @@ class HostMemory final : public DeviceMemory {
   void synchronize() override {}
 };
 
+class GpuMemory final : public DeviceMemory {
+ public:
+  GpuMemory(platform::GpuDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  ~GpuMemory() override {
+    for (const Copy& copy : copies_) driver_.release(ordinal_, copy.device);
+  }
+
+  void* upload(void* host, std::size_t bytes) override {
+    if (!host) return nullptr;
+    // A kernel may be given a tensor without elements, but never a null one.
+    void* const device = driver_.allocate(ordinal_, std::max<std::size_t>(bytes, 1));
+    copies_.push_back({host, device, bytes});
+    if (bytes > 0) driver_.copy_to_device(ordinal_, device, host, bytes);
+    return device;
+  }
+  void download(void* host) override {
+    for (const Copy& copy : copies_) {
+      if (copy.host == host && copy.bytes > 0) {
+        driver_.copy_from_device(ordinal_, host, copy.device, copy.bytes);
+      }
+    }
+  }
+  void synchronize() override { driver_.synchronize(ordinal_); }
+
+ private:
+  struct Copy {
+    void* host;
+    void* device;
+    std::size_t bytes;
+  };
+
+  platform::GpuDriver& driver_;
+  int ordinal_;
+  std::vector<Copy> copies_;
+};
+
 }  // namespace
 
 std::unique_ptr<DeviceMemory> make_device_memory(const DeviceId& device) {
-  if (device.platform != Platform::cpu) {
-    fail(ErrorCode::NotSupported, "tensors in the memory of {}: the platform is not supported",
-         to_string(device));
-  }
-  return std::make_unique<HostMemory>();
+  if (device.platform == Platform::cpu) return std::make_unique<HostMemory>();
+  const auto kind = device.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
+  return std::make_unique<GpuMemory>(platform::gpu_driver(kind), device.ordinal);
 }
 
 }  // namespace hipflash::cli

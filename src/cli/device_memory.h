@@ -24,7 +24,7 @@ class DeviceMemory {
   virtual void synchronize() = 0;
 };
 
-// Throws Error NotSupported for a platform whose memory cannot be reached yet.
+// Throws Error NoDevice if the platform's runtime is not there.
 std::unique_ptr<DeviceMemory> make_device_memory(const DeviceId& device);
 
 }  // namespace hipflash::cli
