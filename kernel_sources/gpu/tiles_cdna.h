@@ -80,10 +80,11 @@ constexpr int value_pieces(Tile t) {
   return 4 * threads(t) / t.tile_keys;
 }
 
-// Head dimensions are padded to whole steps of the matrix products; long ones to 8 chunks of 16
-// bytes, so that their rows in shared memory need no gaps (below). Padding of K and Q is zeros.
+// Head dimensions are padded to whole steps of the matrix products. 16-row products pad to 8 chunks
+// of 16 bytes, since the lane groups that read shared memory together then want rows without gaps
+// (below); long rows pad to 16 chunks and need no gaps either. Padding of K and Q is zeros.
 constexpr int padded_head_dim(Tile t, int element_bytes, int head_dim) {
-  const int step = 16 / element_bytes * (kWaveLanes / t.mma_rows);
+  const int step = 16 / element_bytes * (t.mma_rows == 16 ? 8 : kWaveLanes / t.mma_rows);
   const bool long_row = head_dim * element_bytes > 896;
   return round_up(head_dim, long_row ? larger(step, 256 / element_bytes) : step);
 }
@@ -93,15 +94,30 @@ constexpr int padded_value_dim(Tile t, int element_bytes, int value_dim) {
 
 // Shared memory holds a tile of K, then one of V. Places are counted in chunks of 16 bytes.
 //
-// A row of K is its chunks; chunk c of row r lies at place c ^ (r % 8) if rows are a multiple of
-// 8 chunks, else rows are an odd number of chunks apart: either way 8 neighbouring rows cover all
-// banks. Threads bring whole chunks in equal numbers, so some rows past the tile may be written.
+// A row of K is its chunks. If their number is 2, 4 or a multiple of 8, the chunks of a row change
+// places by a pattern that repeats after 8 rows; else rows are an odd number of chunks apart.
+// Either way 8 neighbouring rows cover all banks. Threads bring whole chunks in equal numbers, so
+// some rows past the tile may be written.
 constexpr bool swizzled_keys(int padded_dim, int element_bytes) {
-  return padded_dim * element_bytes / 16 % 8 == 0;
+  const int chunks = padded_dim * element_bytes / 16;
+  return chunks == 2 || chunks == 4 || chunks % 8 == 0;
 }
 constexpr int key_pitch(int padded_dim, int element_bytes) {
   const int chunks = padded_dim * element_bytes / 16;
   return swizzled_keys(padded_dim, element_bytes) ? chunks : chunks | 1;
+}
+// The pattern. Rows shorter than 8 chunks share the banks with the next ones, so it changes as much
+// more slowly.
+constexpr int swizzled_chunk(int chunks_of_row, int row, int chunk) {
+  const int spread = chunks_of_row < 8 ? chunks_of_row : 8;
+  return chunk ^ (row / (8 / spread) % spread);
+}
+// Where chunk c of row r lies, in bytes.
+constexpr int key_place(int padded_dim, int element_bytes, int row, int chunk) {
+  const int chunks = padded_dim * element_bytes / 16;
+  return (row * key_pitch(padded_dim, element_bytes) +
+          (swizzled_keys(padded_dim, element_bytes) ? swizzled_chunk(chunks, row, chunk) : chunk)) *
+         16;
 }
 constexpr int key_pieces(Tile t, int padded_dim, int element_bytes) {  // chunks of each thread
   return divide_up(t.tile_keys * padded_dim * element_bytes / 16, threads(t));
@@ -115,6 +131,11 @@ constexpr int key_bytes(Tile t, int padded_dim, int element_bytes) {
 // A row of V in shared memory is one value dim of all keys.
 constexpr int value_bytes(Tile t, int padded_dim, int element_bytes) {
   return t.tile_keys * padded_dim * element_bytes;
+}
+
+constexpr int value_place(Tile t, int element_bytes, int row, int chunk) {
+  const int chunks = t.tile_keys * element_bytes / 16;
+  return (row * chunks + swizzled_chunk(chunks, row, chunk)) * 16;
 }
 
 constexpr int shared_bytes(Tile t, int element_bytes, int head_dim, int value_dim) {

@@ -41,9 +41,9 @@ constexpr int kWave = 32;
 
 constexpr float kInfinity = __builtin_inff();
 
-// ---- bits
-// ------------------------------------------------------------------------------------------ Never
-// bit_cast an element of a vector in place: clang reads element 0. Passing it by value is safe.
+// ---- bits ---------------------------------------------------------------------------------------
+// Never bit_cast an element of a vector in place: clang reads element 0. Passing it by value is
+// safe.
 HF_DEVICE u32 bits(float x) {
   return __builtin_bit_cast(u32, x);
 }
@@ -121,10 +121,9 @@ HF_DEVICE bool any_lane(bool condition) {
 #endif
 }
 
-// ---- the block
-// --------------------------------------------------------------------------------------- All waves
-// of the block arrive here with their shared memory accesses done. Unlike __syncthreads() it leaves
-// global loads in flight.
+// ---- the block ----------------------------------------------------------------------------------
+// All waves of the block arrive here with their shared memory accesses done. Unlike __syncthreads()
+// it leaves global loads in flight.
 HF_DEVICE void barrier() {
 #if defined(__GFX12__)
   asm volatile("s_wait_dscnt 0x0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" ::: "memory");
@@ -147,9 +146,8 @@ HF_DEVICE void priority() {
   __builtin_amdgcn_s_setprio(Level);
 }
 
-// ---- raw buffers
-// ---------------------------------------------------------------------------------------- Declared
-// by the intrinsics' names, which every compiler since ROCm 4 knows.
+// ---- raw buffers --------------------------------------------------------------------------------
+// Declared by the intrinsics' names, which every compiler since ROCm 4 knows.
 __device__ u32 raw_load1(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.i32");
 __device__ u32x2 raw_load2(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v2i32");
 __device__ u32x3 raw_load3(i32x4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v3i32");

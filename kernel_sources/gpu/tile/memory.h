@@ -93,7 +93,7 @@ struct KeyLoader {
   static HF_MEMBER int row_of(int i) { return (thread_id() + i * kThreads) / kRowChunks; }
   static HF_MEMBER int chunk_of(int i) { return (thread_id() + i * kThreads) % kRowChunks; }
   static HF_MEMBER int place_of(int row, int chunk) {
-    return row * kPitch + (kSwizzled ? chunk ^ (row & 7) : chunk) * 16;
+    return cdna::key_place(kHeadDim, kElementBytes, row, chunk);
   }
 
   HF_MEMBER void start(const Rows& all, int head_dim) {
@@ -160,14 +160,15 @@ struct KeyLoader {
 
 // Where a lane finds its chunks of a K fragment: kRows keys, one slab of the head dimension.
 struct KeyFragments {
-  static constexpr int kSpread = KeyLoader::kSwizzled ? 8 / kGroups : 1;  // addresses that differ
+  static constexpr int kChunks = KeyLoader::kRowChunks < 8 ? KeyLoader::kRowChunks : 8;
+  static constexpr int kSpread =
+      KeyLoader::kSwizzled ? kChunks / kGroups : 1;  // different addresses
   static constexpr int kCount = kKeyBlocks * kHeadSlabs;
   const char* at[kSpread];
 
   HF_MEMBER void start(const char* shared) {
     const int row = lane_id() % kRows, group = lane_id() / kRows;
     HF_UNROLL for (int i = 0; i < kSpread; i++) {
-      const int chunk = i * kGroups + group;
       at[i] = shared + KeyLoader::place_of(row, i * kGroups + group);
     }
   }
@@ -200,10 +201,8 @@ struct ValueLoader {
   int offset, place;
   u32 words[4][kWords];  // of each key
 
-  // Rows of fewer than eight chunks: 8 rows that a phase reads together are not all different.
-  static HF_MEMBER int swizzle(int row, int chunk) {
-    constexpr int kSpread = kRowChunks < 8 ? kRowChunks : 8;
-    return chunk ^ (row / (8 / kSpread) % kSpread);
+  static HF_MEMBER int place_of(int row, int chunk) {
+    return cdna::value_place(kTile, kElementBytes, row, chunk);
   }
   static HF_MEMBER int piece() { return thread_id() / kHalves % kPieces; }
   static HF_MEMBER int chunk() { return thread_id() / kHalves / kPieces; }
@@ -216,7 +215,7 @@ struct ValueLoader {
     rows = all;
     dim = value_dim;
     offset = first_key() * static_cast<int>(rows.stride) + piece() * kDims * kElementBytes;
-    place = piece() * kPitch + swizzle(piece(), chunk()) * 16 + half() * 8;
+    place = place_of(piece(), chunk()) + half() * 8;
   }
 
   HF_MEMBER void next() {
@@ -331,8 +330,7 @@ struct ValueFragments {
   HF_MEMBER void start(const char* shared) {
     const int row = lane_id() % kRows, group = lane_id() / kRows;
     HF_UNROLL for (int i = 0; i < kSpread; i++) {
-      at[i] =
-          shared + row * ValueLoader::kPitch + ValueLoader::swizzle(row, i * kGroups + group) * 16;
+      at[i] = shared + ValueLoader::place_of(row, i * kGroups + group);
     }
   }
   HF_MEMBER u32x4 read(int slab, int block) const {
