@@ -28,6 +28,9 @@ target_compile_definitions(
   hipflash_objects
   PUBLIC HIPFLASH_VERSION="${PROJECT_VERSION}"
   PRIVATE HIPFLASH_BUILD_CXX="${CMAKE_CXX_COMPILER}")
+set_source_files_properties(
+  "${PROJECT_SOURCE_DIR}/src/jit/installation.cpp"
+  PROPERTIES COMPILE_DEFINITIONS "HIPFLASH_INSTALL_LIBDIR=\"${CMAKE_INSTALL_LIBDIR}\"")
 if(NOT BUILD_SHARED_LIBS)
   target_compile_definitions(hipflash_objects PUBLIC HIPFLASH_STATIC)
 endif()

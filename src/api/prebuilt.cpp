@@ -49,7 +49,10 @@ std::vector<std::string> cpu_architectures() {
 CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
                              const ContextOptions& options) {
   api::check_problem(problem);
-  jit::CodeProvider provider(api::provider_options(options));
+  // What is shipped already is made all the same: it is asked for in the user cache.
+  jit::ProviderOptions provider_options = api::provider_options(options);
+  provider_options.prebuilt.clear();
+  jit::CodeProvider provider(std::move(provider_options));
   if (arch.rfind("gfx", 0) == 0 || arch.rfind("sm_", 0) == 0) {
     return compile(provider, plan::plan_gpu(problem, plan::facts_of_architecture(arch)).spec);
   }

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "jit/compile_pool.h"
 #include "jit/fork_local.h"
+#include "jit/installation.h"
 #include "jit/lru.h"
 #include "jit/source.h"
 
@@ -405,6 +406,9 @@ ProviderOptions provider_options_from_settings() {
   }
   options.cache_max_bytes = size_setting("HIPFLASH_CACHE_MAX", options.cache_max_bytes);
   options.prebuilt = list_setting("HIPFLASH_PREBUILT");
+  for (std::string& folder : installed_prebuilt_folders()) {
+    options.prebuilt.push_back(std::move(folder));
+  }
   options.mode = compile_mode_setting();
   options.limits = compile_limits_setting();
   options.strict = bool_setting("HIPFLASH_STRICT");

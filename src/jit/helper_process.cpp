@@ -1,32 +1,16 @@
 #include "jit/helper_process.h"
 
-#include <dlfcn.h>
-
 #include <filesystem>
 
 #include "core/fail.h"
 #include "jit/helper_protocol.h"
+#include "jit/installation.h"
 #include "jit/process.h"
 
 namespace hipflash::jit {
 namespace {
 
 constexpr const char* kName = "hipflash-compile";
-
-// The folder of the library that this function is in: the program itself when linked statically.
-std::filesystem::path own_folder() {
-  Dl_info info;
-  std::error_code ignored;
-  if (::dladdr(reinterpret_cast<void*>(&find_compile_helper), &info) == 0 || !info.dli_fname) {
-    return {};
-  }
-  return std::filesystem::canonical(info.dli_fname, ignored).parent_path();
-}
-
-std::filesystem::path program_folder() {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-}
 
 // Sanitizers reserve terabytes of address space.
 constexpr bool kLimitMemory =
@@ -46,7 +30,7 @@ std::string find_compile_helper() {
     }
     return named;
   }
-  for (const std::filesystem::path& folder : {own_folder(), program_folder()}) {
+  for (const std::filesystem::path& folder : {library_folder(), program_folder()}) {
     if (folder.empty()) continue;
     // Two levels up too: libraries lie in lib/<architecture> on some systems.
     for (const char* below :

@@ -285,6 +285,17 @@ TEST_F(CommandTest, InfoAndExplain) {
   EXPECT_NE(run(line).out.find(before["kernel"].get<std::string>()), std::string::npos);
 }
 
+TEST_F(CommandTest, WithoutACompilerTheBuildsKernelsServe) {
+  if (!fs::exists(HIPFLASH_BINARY_DIR "/lib/hipflash/prebuilt")) {
+    GTEST_SKIP() << "built without HIPFLASH_BASELINE_KERNELS";
+  }
+  const std::string none = "HIPFLASH_CXX=/no/such/compiler";
+  const Result result = run(run_line("-o out.npy --causal --verify --json"), none);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(json::parse(result.out)["tier"], "prebuilt");
+  EXPECT_NE(run("info", none).out.find("prebuilt kernels serve"), std::string::npos);
+}
+
 TEST_F(CommandTest, CompileAheadThenFindOnDisk) {
   const std::string compile = "compile --dtype f32 --head-dim 64 --causal --json";
   const Result first = run(compile);
@@ -305,6 +316,7 @@ TEST_F(CommandTest, CacheCommands) {
   EXPECT_NE(run("cache path").out.find("cache\n"), std::string::npos);
   const json list = json::parse(run("cache list --json").out);
   ASSERT_EQ(list["entries"].size(), 1u);
+  EXPECT_EQ(list["entries"][0]["label"].get<std::string>().rfind("f32 d16", 0), 0u) << list;
   EXPECT_GT(list["bytes"], 0);
   EXPECT_NE(run("cache list").out.find("1 entries"), std::string::npos);
   EXPECT_EQ(run("cache verify").exit_code, 0);

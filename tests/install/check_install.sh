@@ -75,6 +75,18 @@ check_command() {
   "$prefix/bin/hipflash" --version >"$work/out" || die "the installed command does not start"
   "$prefix/bin/hipflash" info >"$work/out" || die "hipflash info failed"
   [[ -x $prefix/libexec/hipflash/hipflash-compile ]] || die "the compile helper is not installed"
+  [[ -n $(find "$prefix" -path '*hipflash/prebuilt/*') ]] || return 0
+  # The command and a program that links the library find the shipped kernels where there is no compiler.
+  local inputs=$source/examples/minilm program
+  HIPFLASH_CXX=/no/such/compiler "$prefix/bin/hipflash" run --device cpu --q "$inputs/q.npy" --k "$inputs/k.npy" \
+    --v "$inputs/v.npy" --verify --json >"$work/out" || die "hipflash run failed without a compiler"
+  grep -q '"tier": *"prebuilt"' "$work/out" || die "without a compiler: $(cat "$work/out")"
+  for program in "$work"/cmake-build/readme "$work/pc_readme"; do
+    HIPFLASH_CXX=/no/such/compiler HIPFLASH_DEVICE=cpu HIPFLASH_CACHE_DIR="$work/empty" \
+      LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name 'libhipflash.*' -print -quit)") "$program" >"$work/out" ||
+      die "$program failed without a compiler"
+    check_output "$work/out" "$program"
+  done
 }
 
 first="$work/first place" second="$work/second place"
