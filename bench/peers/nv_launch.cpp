@@ -1,22 +1,41 @@
-// The launch facts of tiles_nv.h for nv_forward.py, so that what the benchmark launches is what the header says.
+// The launch facts of tiles_nv.h for nv_forward.py, so that what the benchmark launches is what the
+// header says.
 #include "common/attention_args.h"
 #include "gpu/tiles_nv.h"
 
 using namespace hipflash;
 
 extern "C" {
-long long args_size() { return sizeof(AttentionArgs); }
-int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) { return sm80_shared_bytes(*t, d, dv); }
-long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) { return sm80_blocks(*t, *args); }
+long long args_size() {
+  return sizeof(AttentionArgs);
+}
+int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) {
+  return sm80_shared_bytes(*t, d, dv);
+}
+long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
+  return sm80_blocks(*t, *args);
+}
 void default_sm80(int d, int dv, int modified, int shared_limit, Sm80Tile* t) {
   *t = sm80_default(d, dv, modified != 0, shared_limit);
 }
-int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) { return nvf32_shared_bytes(*t, d, dv); }
-long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) { return nvf32_blocks(*t, *args); }
-void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) { *t = nvf32_default(d, dv, shared_limit); }
-int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) { return sm90_shared_bytes(*t, d, dv); }
-long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) { return sm90_pieces(*t, *args); }
-void default_sm90(int d, int dv, int ragged, int seq_k, Sm90Tile* t) { *t = sm90_default(d, dv, ragged != 0, seq_k); }
+int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) {
+  return nvf32_shared_bytes(*t, d, dv);
+}
+long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) {
+  return nvf32_blocks(*t, *args);
+}
+void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) {
+  *t = nvf32_default(d, dv, shared_limit);
+}
+int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) {
+  return sm90_shared_bytes(*t, d, dv);
+}
+long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) {
+  return sm90_pieces(*t, *args);
+}
+void default_sm90(int d, int dv, int ragged, int seq_k, Sm90Tile* t) {
+  *t = sm90_default(d, dv, ragged != 0, seq_k);
+}
 void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
   maps[0] = sm90_map_q(*t, *args);
   maps[1] = sm90_map_k(*t, *args);

@@ -1,31 +1,39 @@
 // Attention in f32 by fused multiply-adds: NVIDIA's matrix units have no f32 (tf32 keeps 11 bits).
 //
-// A warp has 32 query rows, 8 of them per lane. A lane holds rows lane_row() + 4i and keys lane_key() + 8j
-// of a score tile, and the same rows and columns 4 lane_key() + 32m .. +3 of the output. Operands come
-// from shared memory as 16-byte pieces, of which each feeds 32 multiply-adds; P goes there too, over the
-// keys, and each warp reads only its own.
+// A warp has 32 query rows, 8 of them per lane. A lane holds rows lane_row() + 4i and keys
+// lane_key() + 8j of a score tile, and the same rows and columns 4 lane_key() + 32m .. +3 of the
+// output. Operands come from shared memory as 16-byte pieces, of which each feeds 32 multiply-adds;
+// P goes there too, over the keys, and each warp reads only its own.
 #include "gpu/tile/cuda.h"
+
 #include "common/mask.h"
 #include "common/score.h"
 #include "gpu/tiles_nv.h"
+
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/schedule_nv.h"
+
 #include "gpu/tile/merge_nv.h"
 
 namespace hipflash {
 
-constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : kNvMaxHeadDim, 8);
-constexpr int kValueDim = nvf32_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : kNvMaxHeadDim);
+constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : nv_max_head_dim(), 8);
+constexpr int kValueDim =
+    nvf32_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kThreads = Spec::waves * 32, kRows = kThreads;
 constexpr int kLaneRows = 8, kLaneKeys = kKeys / 8, kPieces = kValueDim / 32;
-// Pitches in floats: an odd number of 16-byte pieces for rows that 8 lanes read at once; 8 more than a
-// multiple of 16 for P, which 32 lanes write as 4 rows of 8.
+// Pitches in floats: an odd number of 16-byte pieces for rows that 8 lanes read at once; 8 more
+// than a multiple of 16 for P, which 32 lanes write as 4 rows of 8.
 constexpr int kPitch = kHeadDim + 4, kPPitch = kKeys + 8;
 
-HF_DEVICE int lane_row() { return threadIdx.x % 32 / 8; }
-HF_DEVICE int lane_key() { return threadIdx.x % 8; }
+HF_DEVICE int lane_row() {
+  return threadIdx.x % 32 / 8;
+}
+HF_DEVICE int lane_key() {
+  return threadIdx.x % 8;
+}
 
 HF_DEVICE float4 load_piece(unsigned from) {
   float4 x;
@@ -35,26 +43,32 @@ HF_DEVICE float4 load_piece(unsigned from) {
   return x;
 }
 
-// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are zeros.
+// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
+// zeros.
 template <int Rows, int Columns, int Pitch>
-HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end, int columns) {
+HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end,
+                         int columns) {
   if constexpr (Spec::aligned) {
     constexpr int kPer = Columns / 4;
     for (int x = threadIdx.x; x < Rows * kPer; x += kThreads) {
       const int row = x / kPer, column = x % kPer * 4;
       const int count = row >= first && row < end ? min(max(columns - column, 0), 4) : 0;
-      copy_piece(tile + 4 * (row * Pitch + column), (const char*)(count ? from + row * stride + column : from), 4 * count);
+      copy_piece(tile + 4 * (row * Pitch + column),
+                 (const char*)(count ? from + row * stride + column : from), 4 * count);
     }
   } else {
     for (int x = threadIdx.x; x < Rows * Columns; x += kThreads) {
       const int row = x / Columns, column = x % Columns;
       const bool exists = row >= first && row < end && column < columns;
-      copy_word(tile + 4 * (row * Pitch + column), (const char*)(exists ? from + row * stride + column : from), exists);
+      copy_word(tile + 4 * (row * Pitch + column),
+                (const char*)(exists ? from + row * stride + column : from), exists);
     }
   }
 }
 
-HF_DEVICE float component(const float4& x, int e) { return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w; }
+HF_DEVICE float component(const float4& x, int e) {
+  return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w;
+}
 
 // S = Q . K^T. `q` and `k` are this lane's first row and key.
 HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsigned k) {
@@ -74,7 +88,8 @@ HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsig
       HF_UNROLL
       for (int e = 0; e < 4; e++) {
         HF_UNROLL
-        for (int i = 0; i < kLaneRows; i++) s[i][j] = fmaf(component(a[i], e), component(b, e), s[i][j]);
+        for (int i = 0; i < kLaneRows; i++)
+          s[i][j] = fmaf(component(a[i], e), component(b, e), s[i][j]);
       }
     }
   }
@@ -82,7 +97,8 @@ HF_DEVICE void multiply_keys(float (&s)[kLaneRows][kLaneKeys], unsigned q, unsig
 
 // O += P . V. `seen` has a bit for each key that some row of the warp sees; the values of others do
 // not count, whatever they are.
-HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, unsigned v, unsigned long long seen) {
+HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, unsigned v,
+                               unsigned long long seen) {
 #pragma unroll 1
   for (int key = 0; key < kKeys; key += 4) {
     float4 a[kLaneRows];
@@ -111,8 +127,8 @@ HF_DEVICE void multiply_values(float4 (&out)[kLaneRows][kPieces], unsigned p, un
 
 // Modified scores, and -inf where a row does not see a key; `key` is the lane's first.
 template <bool kMasked>
-HF_DEVICE void modify_lane_scores(const AttentionArgs& args, float (&s)[kLaneRows][kLaneKeys], const Work& work, int row,
-                                  int key) {
+HF_DEVICE void modify_lane_scores(const AttentionArgs& args, float (&s)[kLaneRows][kLaneKeys],
+                                  const Work& work, int row, int key) {
   const float slope = alibi_slope(args, work.batch, work.head);
   HF_UNROLL
   for (int i = 0; i < kLaneRows; i++) {
@@ -122,7 +138,8 @@ HF_DEVICE void modify_lane_scores(const AttentionArgs& args, float (&s)[kLaneRow
     for (int j = 0; j < kLaneKeys; j++) {
       const int at = key + 8 * j;
       float score = s[i][j];
-      if constexpr (kScoreModified) score = modify_score(args, score, slope, (float)(query + args.alibi_diagonal - at));
+      if constexpr (kScoreModified)
+        score = modify_score(args, score, slope, (float)(query + args.alibi_diagonal - at));
       if constexpr (kMasked) {
         bool seen = sees(range, at) && (!kElementwise || query < args.seq_q);
         hide_elementwise(args, work.batch, work.head, query, at, seen, score);
@@ -159,8 +176,9 @@ HF_DEVICE unsigned long long keys_in_sight(const float (&s)[kLaneRows][kLaneKeys
 }
 
 // Moves the references of the lane's rows where a score of this tile asks for it.
-HF_DEVICE void update_references(const float (&s)[kLaneRows][kLaneKeys], float4 (&out)[kLaneRows][kPieces],
-                                 float (&reference)[kLaneRows], float (&sum)[kLaneRows], float scale) {
+HF_DEVICE void update_references(const float (&s)[kLaneRows][kLaneKeys],
+                                 float4 (&out)[kLaneRows][kPieces], float (&reference)[kLaneRows],
+                                 float (&sum)[kLaneRows], float scale) {
   float largest[kLaneRows];
   bool grown = false;
   HF_UNROLL
@@ -189,23 +207,29 @@ HF_DEVICE void update_references(const float (&s)[kLaneRows][kLaneKeys], float4 
 }
 
 // O / sum, and the log-sum-exp.
-HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const float4 (&out)[kLaneRows][kPieces],
+HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
+                            const float4 (&out)[kLaneRows][kPieces],
                             const float (&reference)[kLaneRows], const float (&sum)[kLaneRows]) {
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
   HF_UNROLL
   for (int i = 0; i < kLaneRows; i++) {
     const int query = work.row + threadIdx.x / 32 * 32 + lane_row() + 4 * i;
-    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total), factor = inverse_sum(total);
+    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total),
+                factor = inverse_sum(total);
     if (query >= args.seq_q) continue;
-    float* row = (float*)args.out + work.batch * args.out_stride.batch + work.head * args.out_stride.head +
-                 query * args.out_stride.seq + work.chunk * kValueDim;
-    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
-                                   query * args.lse_stride.seq
+    float* row = (float*)args.out + work.batch * args.out_stride.batch +
+                 work.head * args.out_stride.head + query * args.out_stride.seq +
+                 work.chunk * kValueDim;
+    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch +
+                                   work.head * args.lse_stride.head + query * args.lse_stride.seq
                              : nullptr;
     bool whole_pieces = Spec::aligned;
     if (Spec::split_keys && args.splits > 1) {
-      const long long at = (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) * args.seq_q + query;
+      const long long at =
+          (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) *
+              args.seq_q +
+          query;
       row = args.partial_out + at * value_dim + work.chunk * kValueDim;
       lse_at = args.partial_lse + at;
       whole_pieces = false;
@@ -216,7 +240,8 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const f
     HF_UNROLL
     for (int m = 0; m < kPieces; m++) {
       const int column = 4 * lane_key() + 32 * m;
-      const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor, out[i][m].w * factor);
+      const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor,
+                                   out[i][m].w * factor);
       if (whole_pieces && column + 4 <= value_columns) {
         *(float4*)(row + column) = x;
       } else {
@@ -238,19 +263,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch;
   const unsigned p_tile = Spec::p_over_keys ? k_tile : k_tile + 4 * kKeys * kPitch;
-  const unsigned v_tile = Spec::p_over_keys ? k_tile + 4 * max(kKeys * kPitch, kRows * kPPitch) : p_tile + 4 * kRows * kPPitch;
+  const unsigned v_tile = Spec::p_over_keys ? k_tile + 4 * max(kKeys * kPitch, kRows * kPPitch)
+                                            : p_tile + 4 * kRows * kPPitch;
   const int warp_index = threadIdx.x / 32;
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
 
-  // This kernel is bound by arithmetic alone: with rows of different lengths the longest of all heads
-  // come first.
+  // This kernel is bound by arithmetic alone: with rows of different lengths the longest of all
+  // heads come first.
   const int tiles = ceil_div(args.seq_q, kRows);
-  const int together = Spec::window_right
-                           ? args.batch * args.heads_q
-                           : nv_heads_together(args, args.heads_q / args.heads_kv, tiles, pieces_together(tiles, 1), 4);
-  const Work work = work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
-  // What only the epilogue needs waits in shared memory: registers are what this kernel is short of.
+  const int together = Spec::window_right ? args.batch * args.heads_q
+                                          : nv_heads_together(args, args.heads_q / args.heads_kv,
+                                                              tiles, pieces_together(tiles, 1), 4);
+  const Work work =
+      work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
+  // What only the epilogue needs waits in shared memory: registers are what this kernel is short
+  // of.
   const unsigned kept = v_tile + 4 * kKeys * kValueDim;
   if (threadIdx.x == 0) keep_work(kept, work);
   const int last_row = min(work.row + kRows, args.seq_q) - 1;
@@ -258,28 +286,34 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   Steps steps = steps_of(args, work.row, last_row, kKeys);
   if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
 
-  const float* q = (const float*)args.q + work.batch * args.q_stride.batch + work.head * args.q_stride.head + work.row * args.q_stride.seq;
-  const float* k = (const float*)args.k + work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head;
-  const float* v = (const float*)args.v + work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head + work.chunk * kValueDim;
+  const float* q = (const float*)args.q + work.batch * args.q_stride.batch +
+                   work.head * args.q_stride.head + work.row * args.q_stride.seq;
+  const float* k =
+      (const float*)args.k + work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head;
+  const float* v = (const float*)args.v + work.batch * args.v_stride.batch +
+                   work.kv_head * args.v_stride.head + work.chunk * kValueDim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
   const auto load_keys = [&](int step) {
     const int first = step * kKeys;
-    load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq, block_keys.first - first,
-                                       block_keys.end - first, head_dim);
+    load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
+                                       block_keys.first - first, block_keys.end - first, head_dim);
     copies_issued();
   };
   const auto load_values = [&](int step) {
     const int first = step * kKeys;
-    load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq, args.v_stride.seq, block_keys.first - first,
-                                           block_keys.end - first, value_columns);
+    load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq, args.v_stride.seq,
+                                           block_keys.first - first, block_keys.end - first,
+                                           value_columns);
     copies_issued();
   };
-  load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row, head_dim);
+  load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
+                                     head_dim);
   if (steps.end > steps.begin) load_keys(steps.end - 1);
 
   // This lane's first row in the block, and where its parts of the tiles begin.
   const int first_row = warp_index * 32 + lane_row();
-  const unsigned q_lane = q_tile + 4 * first_row * kPitch, k_lane = k_tile + 4 * lane_key() * kPitch;
+  const unsigned q_lane = q_tile + 4 * first_row * kPitch,
+                 k_lane = k_tile + 4 * lane_key() * kPitch;
   const unsigned v_lane = v_tile + 16 * lane_key(), p_lane = p_tile + 4 * first_row * kPPitch;
 
   float4 out[kLaneRows][kPieces];
@@ -342,7 +376,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
   if constexpr (!kElementwise) {
 #pragma unroll 1
-    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--)
+      do_step(step, Constant<false>());
   }
   if constexpr (Spec::window_left) {
 #pragma unroll 1

@@ -4,25 +4,30 @@
 // tiles come first and a loop without any mask follows. The result registers of two 8-key tiles of
 // scores are exactly one operand fragment of P, so P never leaves the registers.
 #include "gpu/tile/cuda.h"
+
 #include "common/mask.h"
 #include "common/score.h"
 #include "gpu/tiles_nv.h"
+
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/mma_sm80.h"
 #include "gpu/tile/schedule_nv.h"
+
 #include "gpu/tile/merge_nv.h"
 
 namespace hipflash {
 
-constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : kNvMaxHeadDim, 16);
-constexpr int kValueDim = nv_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : kNvMaxHeadDim);
+constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : nv_max_head_dim(), 16);
+constexpr int kValueDim =
+    nv_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kRowTiles = Spec::row_tiles;
 constexpr int kThreads = Spec::waves * 32;
 constexpr int kRows = Spec::waves * kRowTiles * 16;
 constexpr int kStages = Spec::stages;
-constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2, kVBytes = kKeys * kValueDim * 2;
+constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2,
+              kVBytes = kKeys * kValueDim * 2;
 
 using QReader = FragmentReader<kHeadDim>;
 using KReader = FragmentReader<kHeadDim>;
@@ -60,8 +65,8 @@ struct Queries {
 };
 
 // S = Q . K^T
-HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], const Queries& queries, const KReader& reader,
-                             unsigned keys) {
+HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], const Queries& queries,
+                             const KReader& reader, unsigned keys) {
   HF_UNROLL
   for (int c = 0; c < kHeadDim / 16; c++) {
     unsigned q[kRowTiles][4];
@@ -86,8 +91,9 @@ HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], const Queries& qu
 }
 
 // O += P . V for keys 16 block .. +15. `keep` blanks values of keys that no row of the warp sees.
-HF_DEVICE void multiply_values(WarpTile& warp, const unsigned (&p)[kRowTiles][4], const VReader& reader,
-                               unsigned values, int block, const unsigned (&keep)[2]) {
+HF_DEVICE void multiply_values(WarpTile& warp, const unsigned (&p)[kRowTiles][4],
+                               const VReader& reader, unsigned values, int block,
+                               const unsigned (&keep)[2]) {
   HF_UNROLL
   for (int c = 0; c < kValueDim / 16; c++) {
     unsigned v[4];
@@ -104,10 +110,11 @@ HF_DEVICE void multiply_values(WarpTile& warp, const unsigned (&p)[kRowTiles][4]
   }
 }
 
-// P = exp2(S * scale - reference) for keys 16 block .. +15, as an operand fragment; adds to the sums.
+// P = exp2(S * scale - reference) for keys 16 block .. +15, as an operand fragment; adds to the
+// sums.
 template <bool kMasked>
-HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int block, SoftmaxRows& rows,
-                            float scale) {
+HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int block,
+                            SoftmaxRows& rows, float scale) {
   HF_UNROLL
   for (int h = 0; h < 2; h++) {
     const float reference = finite_reference<kMasked>(rows.reference[h]);
@@ -123,7 +130,8 @@ HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int b
 }
 
 // Moves the references of the warp's rows where a score of this tile asks for it.
-HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKeys / 2], float scale) {
+HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKeys / 2],
+                                 float scale) {
   float largest[kRowTiles][2];
   HF_UNROLL
   for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
@@ -169,7 +177,8 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
     float* partial_row[2];
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
-      const int row = work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + (threadIdx.x & 31) / 4;
+      const int row =
+          work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + (threadIdx.x & 31) / 4;
       const int query = Spec::pack_heads ? row / group : row;
       const int head = Spec::pack_heads ? work.head + row % group : work.head;
       const bool exists = row < rows;
@@ -181,17 +190,19 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
       const bool writes_lse = exists && (threadIdx.x & 3) == 0 && work.chunk == 0;
       if (Spec::split_keys && args.splits > 1) {
         const long long at =
-            (((long long)work.split * args.batch + work.batch) * args.heads_q + head) * args.seq_q + query;
+            (((long long)work.split * args.batch + work.batch) * args.heads_q + head) * args.seq_q +
+            query;
         if (exists) partial_row[h] = args.partial_out + at * value_dim + work.chunk * kValueDim;
         if (writes_lse) args.partial_lse[at] = lse;
       } else {
         if (exists) {
-          out_row[h] = (char*)args.out + 2 * (work.batch * args.out_stride.batch + head * args.out_stride.head +
-                                              query * args.out_stride.seq + work.chunk * kValueDim);
+          out_row[h] = (char*)args.out +
+                       2 * (work.batch * args.out_stride.batch + head * args.out_stride.head +
+                            query * args.out_stride.seq + work.chunk * kValueDim);
         }
         if (Spec::lse && writes_lse && args.lse) {
-          args.lse[work.batch * args.lse_stride.batch + head * args.lse_stride.head + query * args.lse_stride.seq] =
-              lse;
+          args.lse[work.batch * args.lse_stride.batch + head * args.lse_stride.head +
+                   query * args.lse_stride.seq] = lse;
         }
       }
     }
@@ -212,7 +223,8 @@ using namespace hipflash;
 extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   extern __shared__ __align__(128) unsigned char shared[];
-  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
+  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes,
+                 v_tiles = k_tiles + kStages * kKBytes;
   const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
@@ -222,13 +234,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
   const int together =
       nv_heads_together(args, Spec::pack_heads ? 1 : group, ceil_div(rows, kRows),
-                                         pieces_together(ceil_div(rows, kRows), Spec::blocks_per_sm), 2);
+                        pieces_together(ceil_div(rows, kRows), Spec::blocks_per_sm), 2);
   const Work work = work_of<kRows, Spec::pack_heads>(
-      args, blockIdx.x, together, nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim));
+      args, blockIdx.x, together,
+      nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim));
   const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
-  const auto head_of = [&](int row) { return Spec::pack_heads ? work.head + row % group : work.head; };
+  const auto head_of = [&](int row) {
+    return Spec::pack_heads ? work.head + row % group : work.head;
+  };
 
-  // What only the epilogue needs waits in shared memory: registers are what this kernel is short of.
+  // What only the epilogue needs waits in shared memory: registers are what this kernel is short
+  // of.
   const unsigned kept = v_tiles + kStages * kVBytes;
   if (threadIdx.x == 0) keep_work(kept, work);
 
@@ -241,27 +257,31 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
 
   // Where they are.
   const char* q = (const char*)args.q + 2 * (work.batch * args.q_stride.batch);
-  const char* k = (const char*)args.k + 2 * (work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head);
-  const char* v = (const char*)args.v + 2 * (work.batch * args.v_stride.batch + work.kv_head * args.v_stride.head +
-                                             work.chunk * kValueDim);
+  const char* k = (const char*)args.k +
+                  2 * (work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head);
+  const char* v =
+      (const char*)args.v + 2 * (work.batch * args.v_stride.batch +
+                                 work.kv_head * args.v_stride.head + work.chunk * kValueDim);
   const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
 
   // Keys and values that no row of the block sees are zeros, whatever is in memory.
   const auto load_keys = [&](int step, int stage, auto masked) {
     load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
-        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step, block_keys.first - step * kKeys,
-        block_keys.end - step * kKeys, head_dim);
+        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step,
+        block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
   };
   const auto load_values = [&](int step, int stage, auto masked) {
     load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
-        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step, block_keys.first - step * kKeys,
-        block_keys.end - step * kKeys, value_columns);
+        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step,
+        block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
   };
-  // Only the last tile reaches beyond the keys in sight, or with a left edge the first: `may_be_last`.
+  // Only the last tile reaches beyond the keys in sight, or with a left edge the first:
+  // `may_be_last`.
   const auto load_step = [&](int step, auto may_be_last, auto load) {
     if constexpr (decltype(may_be_last)::value || Spec::window_left) {
-      if ((step + 1) * kKeys > block_keys.end || (Spec::window_left && step * kKeys < block_keys.first)) {
+      if ((step + 1) * kKeys > block_keys.end ||
+          (Spec::window_left && step * kKeys < block_keys.first)) {
         load(step, Constant<true>());
         return;
       }
@@ -273,16 +293,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     for (int row = 0; row < kRows; row++) {
       // One row at a time: neighbours belong to other heads.
       const int x = work.row + row;
-      const char* from = q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
+      const char* from =
+          q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
       for (int column = threadIdx.x; column < kHeadDim; column += kThreads) {
         unsigned short element = 0;
         if (x < rows && column < head_dim) element = *(const unsigned short*)(from + column * 2);
-        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2, element);
+        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2,
+                      element);
       }
     }
   } else {
     q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
-    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0, rows - work.row, head_dim);
+    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0,
+                                                rows - work.row, head_dim);
   }
 
   Queries queries;
@@ -313,7 +336,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   // The first copies. With one stage, K and V take turns; else both of a step go together.
   if constexpr (kStages == 1) {
     if (steps.end > steps.begin) {
-      load_step(steps.end - 1, Constant<true>(), [&](int step, auto masked) { load_keys(step, 0, masked); });
+      load_step(steps.end - 1, Constant<true>(),
+                [&](int step, auto masked) { load_keys(step, 0, masked); });
     }
     copies_issued();
   } else {
@@ -361,7 +385,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
       if constexpr (kMasked || kScoreModified) {
         HF_UNROLL
         for (int i = 0; i < kRowTiles; i++) {
-          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch, step * kKeys + 2 * (lane & 3));
+          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch,
+                                 step * kKeys + 2 * (lane & 3));
         }
       }
       if constexpr (kElementwise) seen = keys_in_sight(s);
@@ -370,7 +395,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
       wait_copies<0>();
       barrier();
-      if (step > steps.begin) load_step(step - 1, Constant<false>(), [&](int x, auto edge) { load_keys(x, 0, edge); });
+      if (step > steps.begin)
+        load_step(step - 1, Constant<false>(), [&](int x, auto edge) { load_keys(x, 0, edge); });
       copies_issued();
     }
     if (needed) {
@@ -378,7 +404,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
       for (int block = 0; block < kKeys / 16; block++) {
         unsigned p[kRowTiles][4];
         HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) exponentials<kMasked>(p[i], s[i], block, warp.softmax[i], scale);
+        for (int i = 0; i < kRowTiles; i++)
+          exponentials<kMasked>(p[i], s[i], block, warp.softmax[i], scale);
         unsigned keep[2] = {~0u, ~0u};
         if constexpr (kElementwise) {
           HF_UNROLL
@@ -398,7 +425,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   for (; step >= steps.begin && step >= steps.unmasked_end; step--) do_step(step, Constant<true>());
   if constexpr (!kElementwise) {
 #pragma unroll 1
-    for (; step >= steps.begin && step >= steps.unmasked_begin; step--) do_step(step, Constant<false>());
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--)
+      do_step(step, Constant<false>());
   }
   if constexpr (Spec::window_left) {
 #pragma unroll 1

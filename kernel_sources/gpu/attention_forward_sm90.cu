@@ -1,16 +1,18 @@
-// Attention on wgmma and TMA: f16 and bf16, head dimensions up to 256, sm_90a. What it does not take
-// (see sm90_takes() in tiles_nv.h) the sm_80 family does.
+// Attention on wgmma and TMA: f16 and bf16, head dimensions up to 256, sm_90a. What it does not
+// take (see sm90_takes() in tiles_nv.h) the sm_80 family does.
 //
-// One warp group copies: one of its threads asks the copy engine for boxes of Q, K and V and waits only
-// for free buffers. query_groups warp groups compute 64 query rows each. A group issues Q.K of the
-// next step together with P.V of this one, and its softmax runs while P.V is in flight; P stays in
-// registers. Blocks stay and take pieces of work from a counter. The pipeline does not drain between
-// pieces: while the last P.V of a piece runs the first Q.K of the next one is issued, and outputs are
-// stored under it.
+// One warp group copies: one of its threads asks the copy engine for boxes of Q, K and V and waits
+// only for free buffers. query_groups warp groups compute 64 query rows each. A group issues Q.K of
+// the next step together with P.V of this one, and its softmax runs while P.V is in flight; P stays
+// in registers. Blocks stay and take pieces of work from a counter. The pipeline does not drain
+// between pieces: while the last P.V of a piece runs the first Q.K of the next one is issued, and
+// outputs are stored under it.
 #include "gpu/tile/cuda.h"
+
 #include "common/mask.h"
 #include "common/score.h"
 #include "gpu/tiles_nv.h"
+
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/schedule_nv.h"
 #include "gpu/tile/wgmma_sm90.h"
@@ -29,9 +31,10 @@ constexpr int kQSlab = kRows * 128, kSlab = kKeys * 128;  // bytes
 constexpr int kQBytes = kQSlab * kSlabs, kKBytes = kSlab * kSlabs, kVBytes = kSlab * kValueSlabs;
 constexpr int kWarps = 4 * kGroups;  // that free a buffer
 constexpr bool kTurns = Spec::take_turns && kGroups > 1;
-// Registers per thread after the copying group gave most of its share away. Their sum over the groups
-// is what the launch gave: 168 for each of three groups, 128 for each of four.
-constexpr int kCopierRegisters = kGroups == 3 ? 32 : 40, kComputeRegisters = kGroups == 3 ? 160 : 232;
+// Registers per thread after the copying group gave most of its share away. Their sum over the
+// groups is what the launch gave: 168 for each of three groups, 128 for each of four.
+constexpr int kCopierRegisters = kGroups == 3 ? 32 : 40,
+              kComputeRegisters = kGroups == 3 ? 160 : 232;
 
 // A piece of work as the copying thread hands it over; row < 0 ends the work.
 struct Piece {
@@ -59,8 +62,8 @@ struct Layout {
   HF_DEVICE Barrier v_free(int stage) const { return at(2 * kQStages + 3 * kStages + stage); }
 
   HF_DEVICE void put(int slot, const Piece& piece) const {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, 0};" ::"r"(pieces + 16 * slot), "r"(piece.row),
-                 "r"(piece.head), "r"(piece.batch)
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, 0};" ::"r"(pieces + 16 * slot),
+                 "r"(piece.row), "r"(piece.head), "r"(piece.batch)
                  : "memory");
   }
   HF_DEVICE Piece get(int slot) const {
@@ -69,7 +72,10 @@ struct Layout {
                  : "=r"(piece.row), "=r"(piece.head)
                  : "r"(pieces + 16 * slot)
                  : "memory");
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(piece.batch) : "r"(pieces + 16 * slot + 8) : "memory");
+    asm volatile("ld.shared.u32 %0, [%1];"
+                 : "=r"(piece.batch)
+                 : "r"(pieces + 16 * slot + 8)
+                 : "memory");
     return piece;
   }
 };
@@ -91,9 +97,9 @@ struct Copier {
 
   // Gives the groups a piece (or the end) and its Q.
   HF_DEVICE void hand_over(int index) {
-    // A free Q says that every group is done with the piece kQStages before, so it has stored the one
-    // before that: the slot of the fourth piece before is not read any more. (A buffer that was never
-    // used counts as freed in the phase before the first.)
+    // A free Q says that every group is done with the piece kQStages before, so it has stored the
+    // one before that: the slot of the fourth piece before is not read any more. (A buffer that was
+    // never used counts as freed in the phase before the first.)
     shared.q_free(q_ring.stage()).wait(q_ring.parity() ^ 1);
     const Barrier full = shared.q_full(q_ring.stage());
     const int slot = q_ring.count % kHandovers;
@@ -106,7 +112,8 @@ struct Copier {
     shared.put(slot, {w.row, w.head, w.batch});
     full.expect(kQBytes);
     for (int c = 0; c < kSlabs; c++) {
-      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, w.row, w.head, w.batch, full);
+      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, w.row, w.head,
+               w.batch, full);
     }
     q_ring.advance();
   }
@@ -120,14 +127,15 @@ struct Copier {
   }
 
   HF_DEVICE void run() {
-    const int first_key = Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
+    const int first_key =
+        Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
     int index = blockIdx.x;
     hand_over(index);
     while (index < pieces) {
       const Work w = work(index);
       const Steps steps = steps_of_rows(args, w.row, kRows);
-      // The next piece is claimed when two steps remain: early enough that its Q arrives in time, late
-      // enough that a block with a heavy piece does not hold a claim on another.
+      // The next piece is claimed when two steps remain: early enough that its Q arrives in time,
+      // late enough that a block with a heavy piece does not hold a claim on another.
       const int last_but_one = min(steps.begin + 1, steps.end - 1);
       if (steps.end <= steps.begin) index = claim(index);
       for (int step = steps.end - 1; step >= steps.begin; step--) {
@@ -140,12 +148,14 @@ struct Copier {
         shared.k_free(stage).wait(ring.parity() ^ 1);
         k_full.expect(kKBytes);
         for (int c = 0; c < kSlabs; c++) {
-          copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, w.kv_head, w.batch, k_full);
+          copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, w.kv_head, w.batch,
+                   k_full);
         }
         shared.v_free(stage).wait(ring.parity() ^ 1);
         v_full.expect(kVBytes);
         for (int c = 0; c < kValueSlabs; c++) {
-          copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, w.kv_head, w.batch, v_full);
+          copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, w.kv_head, w.batch,
+                   v_full);
         }
         ring.advance();
       }
@@ -159,7 +169,7 @@ struct Group {
   const AttentionArgs& args;
   const Layout& shared;
   const int group;
-  const bool leader;  // arrives at barriers for its warp
+  const bool leader;      // arrives at barriers for its warp
   Ring<kQStages> q_ring;  // of the Q to be freed next; also counts pieces
   Ring<kStages> k_ring, v_ring;
   float s[kKeys / 2], out[kValueDim / 2];
@@ -170,7 +180,14 @@ struct Group {
   const float scale;
 
   HF_DEVICE Group(const AttentionArgs& a, const Layout& l, int g)
-      : args(a), shared(l), group(g), leader((threadIdx.x & 31) == 0), q_ring{0}, k_ring{0}, v_ring{0}, moved(false),
+      : args(a),
+        shared(l),
+        group(g),
+        leader((threadIdx.x & 31) == 0),
+        q_ring{0},
+        k_ring{0},
+        v_ring{0},
+        moved(false),
         scale(exponent_scale(a)) {}
 
   HF_DEVICE void clear() {
@@ -226,7 +243,8 @@ struct Group {
     const Operand k(shared.k + k_ring.stage() * kKBytes, 16);
     HF_UNROLL
     for (int c = 0; c < kSteps; c++) {
-      Wgmma<kKeys>::scores(s, q.at(c / 4 * kQSlab + c % 4 * 32), k.at(c / 4 * kSlab + c % 4 * 32), c > 0);
+      Wgmma<kKeys>::scores(s, q.at(c / 4 * kQSlab + c % 4 * 32), k.at(c / 4 * kSlab + c % 4 * 32),
+                           c > 0);
     }
     products_issued();
   }
@@ -307,8 +325,9 @@ struct Group {
       inverse[h] = inverse_sum(sum);
       row[h] = nullptr;
       if (exists) {
-        row[h] = (char*)args.out + 2 * (piece.batch * args.out_stride.batch + piece.head * args.out_stride.head +
-                                        query * args.out_stride.seq);
+        row[h] =
+            (char*)args.out + 2 * (piece.batch * args.out_stride.batch +
+                                   piece.head * args.out_stride.head + query * args.out_stride.seq);
       }
       if (Spec::lse && args.lse && exists && (threadIdx.x & 3) == 0) {
         args.lse[piece.batch * args.lse_stride.batch + piece.head * args.lse_stride.head +
@@ -438,8 +457,10 @@ struct Group {
 using namespace hipflash;
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    attention_forward(const __grid_constant__ AttentionArgs args, const __grid_constant__ TensorMap q_map,
-                      const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map) {
+    attention_forward(const __grid_constant__ AttentionArgs args,
+                      const __grid_constant__ TensorMap q_map,
+                      const __grid_constant__ TensorMap k_map,
+                      const __grid_constant__ TensorMap v_map) {
   extern __shared__ unsigned char memory[];
   const Layout shared(memory);
   if (threadIdx.x == 0) {
@@ -463,8 +484,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     give_registers<kCopierRegisters>();
     if (threadIdx.x == 0) {
       const int tiles = ceil_div(args.seq_q, kRows);
-      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles, pieces_together(tiles, 1), 2);
-      Copier copier{args, shared, q_map, k_map, v_map, tiles * args.batch * args.heads_q, together, {0}, {0}};
+      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles,
+                                             pieces_together(tiles, 1), 2);
+      Copier copier{args,     shared, q_map, k_map, v_map, tiles * args.batch * args.heads_q,
+                    together, {0},    {0}};
       copier.run();
     }
   } else {

@@ -1,5 +1,5 @@
-// Launch facts of the NVIDIA families: tile configs with sound defaults, block and grid sizes, shared
-// memory, tensor maps, and which problems the wgmma family takes.
+// Launch facts of the NVIDIA families: tile configs with sound defaults, block and grid sizes,
+// shared memory, tensor maps, and which problems the wgmma family takes.
 //
 // Part of the kernel text and also compiled into the library, so that launcher and kernel agree by
 // construction. It includes nothing; whoever includes it has included common/attention_args.h.
@@ -13,26 +13,35 @@
 
 namespace hipflash {
 
-HF_BOTH constexpr int nv_round_up(int x, int step) { return (x + step - 1) / step * step; }
-HF_BOTH constexpr int nv_max(int x, int y) { return x > y ? x : y; }
+HF_BOTH constexpr int nv_round_up(int x, int step) {
+  return (x + step - 1) / step * step;
+}
+HF_BOTH constexpr int nv_max(int x, int y) {
+  return x > y ? x : y;
+}
 
-constexpr int kNvMaxHeadDim = 512;
+HF_BOTH constexpr int nv_max_head_dim() {
+  return 512;
+}
 
 // Blocks of accumulators are at most 256 columns wide. Wider values are done in chunks, each by a
 // block of its own that computes the scores again.
-HF_BOTH constexpr int nv_value_chunks(int value_head_dim) { return value_head_dim > 256 ? 2 : 1; }
+HF_BOTH constexpr int nv_value_chunks(int value_head_dim) {
+  return value_head_dim > 256 ? 2 : 1;
+}
 HF_BOTH constexpr int nv_value_chunk(int value_head_dim) {
   const int chunks = nv_value_chunks(value_head_dim);
   return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
 }
 
-// Query heads that run together: within such a group the heads alternate fastest and the longest rows
-// come first. A group holds about `pieces` pieces of work, so that long and short rows even out over
-// the multiprocessors, but no more keys and values than half an L2 cache holds. Counted in heads (in
-// K/V heads where rows pack a group of heads).
+// Query heads that run together: within such a group the heads alternate fastest and the longest
+// rows come first. A group holds about `pieces` pieces of work, so that long and short rows even
+// out over the multiprocessors, but no more keys and values than half an L2 cache holds. Counted in
+// heads (in K/V heads where rows pack a group of heads).
 HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int tiles, int pieces,
                               int element_bytes) {
-  const long long bytes = (long long)args.seq_k * (args.head_dim + args.value_head_dim) * element_bytes;
+  const long long bytes =
+      (long long)args.seq_k * (args.head_dim + args.value_head_dim) * element_bytes;
   const long long fitting = (16ll << 20) / (bytes > 0 ? bytes : 1);
   const int per_kv = nv_max(tiles * heads_per_kv, 1);
   const int wanted = (pieces + per_kv - 1) / per_kv;
@@ -44,20 +53,25 @@ HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int t
 // mma.sync, any NVIDIA GPU from sm_80 on, f16 and bf16, every feature.
 // The fields are entries of Spec, by these names.
 struct Sm80Tile {
-  int tile_keys;       // keys per step, a multiple of 16
-  int waves;           // warps per block
-  int row_tiles;       // 16-row tiles per warp
-  int stages;          // buffers of keys and values; 1: keys load under P.V, values under Q.K
-  int blocks_per_sm;   // blocks per multiprocessor that registers are divided for
+  int tile_keys;      // keys per step, a multiple of 16
+  int waves;          // warps per block
+  int row_tiles;      // 16-row tiles per warp
+  int stages;         // buffers of keys and values; 1: keys load under P.V, values under Q.K
+  int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
   bool q_in_registers;
-  bool pack_heads;     // rows are (query, head of the group): for few queries and shared K/V heads
+  bool pack_heads;  // rows are (query, head of the group): for few queries and shared K/V heads
 };
 
-HF_BOTH constexpr int sm80_tile_rows(const Sm80Tile& t) { return t.waves * t.row_tiles * 16; }
-HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) { return t.waves * 32; }
+HF_BOTH constexpr int sm80_tile_rows(const Sm80Tile& t) {
+  return t.waves * t.row_tiles * 16;
+}
+HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) {
+  return t.waves * 32;
+}
 HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim) {
   return 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
-              t.stages * t.tile_keys * (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
+              t.stages * t.tile_keys *
+                  (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
          32;  // what the epilogue needs
 }
 // Blocks of a launch (one-dimensional grid).
@@ -70,7 +84,8 @@ HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
 
 // The default for a head dimension. `modified`: softcap, ALiBi, bias or mask, which need registers.
 // `shared_limit` is the device's shared memory per block (opt-in).
-HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified, int shared_limit) {
+HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified,
+                                        int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
@@ -88,15 +103,20 @@ struct NvF32Tile {
   int tile_keys;      // a multiple of 8, at most 64
   int waves;          // warps per block
   int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
-  bool p_over_keys;   // probabilities take the place of the keys: less shared memory, no copies ahead
+  bool
+      p_over_keys;  // probabilities take the place of the keys: less shared memory, no copies ahead
 };
 
-HF_BOTH constexpr int nvf32_value_chunks(int value_head_dim) { return (value_head_dim + 127) / 128; }
+HF_BOTH constexpr int nvf32_value_chunks(int value_head_dim) {
+  return (value_head_dim + 127) / 128;
+}
 HF_BOTH constexpr int nvf32_value_chunk(int value_head_dim) {
   const int chunks = nvf32_value_chunks(value_head_dim);
   return nv_round_up((value_head_dim + chunks - 1) / chunks, 32);
 }
-HF_BOTH constexpr int nvf32_threads(const NvF32Tile& t) { return t.waves * 32; }
+HF_BOTH constexpr int nvf32_threads(const NvF32Tile& t) {
+  return t.waves * 32;
+}
 HF_BOTH constexpr int nvf32_shared_bytes(const NvF32Tile& t, int head_dim, int value_head_dim) {
   const int rows = t.waves * 32, pitch = nv_round_up(head_dim, 8) + 4;
   const int keys = t.tile_keys * pitch, p = rows * (t.tile_keys + 8);
@@ -106,12 +126,13 @@ HF_BOTH constexpr int nvf32_shared_bytes(const NvF32Tile& t, int head_dim, int v
 }
 HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
   const long long rows = t.waves * 32;
-  return (args.seq_q + rows - 1) / rows * args.batch * args.heads_q * nvf32_value_chunks(args.value_head_dim) *
-         (args.splits > 1 ? args.splits : 1);
+  return (args.seq_q + rows - 1) / rows * args.batch * args.heads_q *
+         nvf32_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
 }
 HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, int shared_limit) {
-  const NvF32Tile tiles[] = {{64, 4, 2, false}, {32, 4, 2, true}, {32, 4, 1, false}, {16, 4, 1, false},
-                             {16, 2, 1, false}, {8, 2, 1, false}, {8, 1, 1, false}};
+  const NvF32Tile tiles[] = {{64, 4, 2, false}, {32, 4, 2, true},  {32, 4, 1, false},
+                             {16, 4, 1, false}, {16, 2, 1, false}, {8, 2, 1, false},
+                             {8, 1, 1, false}};
   const int widest = nv_max(head_dim, value_head_dim);
   for (int i = widest <= 64 ? 0 : 1; i < 6; i++) {
     const int bytes = nvf32_shared_bytes(tiles[i], head_dim, value_head_dim);
@@ -131,24 +152,32 @@ struct Sm90Tile {
   bool take_turns;   // the groups issue their products one after another
 };
 
-HF_BOTH constexpr int sm90_tile_rows(const Sm90Tile& t) { return 64 * t.query_groups; }
-HF_BOTH constexpr int sm90_threads(const Sm90Tile& t) { return 128 * (t.query_groups + 1); }
+HF_BOTH constexpr int sm90_tile_rows(const Sm90Tile& t) {
+  return 64 * t.query_groups;
+}
+HF_BOTH constexpr int sm90_threads(const Sm90Tile& t) {
+  return 128 * (t.query_groups + 1);
+}
 // Rows lie in slabs of 64 columns, 128 bytes, in the 128-byte swizzle.
-HF_BOTH constexpr int sm90_slabs(int dim) { return (dim + 63) / 64; }
+HF_BOTH constexpr int sm90_slabs(int dim) {
+  return (dim + 63) / 64;
+}
 HF_BOTH constexpr int sm90_shared_bytes(const Sm90Tile& t, int head_dim, int value_head_dim) {
   return 128 * (t.q_stages * sm90_tile_rows(t) * sm90_slabs(head_dim) +
                 t.stages * t.tile_keys * (sm90_slabs(head_dim) + sm90_slabs(value_head_dim))) +
-         64 + 8 * (2 * t.q_stages + 4 * t.stages) + 1024;  // pieces, barriers; the base is rounded up to 1024
+         64 + 8 * (2 * t.q_stages + 4 * t.stages) +
+         1024;  // pieces, barriers; the base is rounded up to 1024
 }
-// Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero that
-// no other launch in flight uses (the kernel leaves it zero), or `pieces` blocks with a null counter.
+// Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero
+// that no other launch in flight uses (the kernel leaves it zero), or `pieces` blocks with a null
+// counter.
 HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
   const int rows = sm90_tile_rows(t);
   return (long long)((args.seq_q + rows - 1) / rows) * args.batch * args.heads_q;
 }
 
-// The default for a head dimension. `ragged`: rows see different numbers of keys (causal, windows); with
-// few keys smaller steps then waste less on the diagonal.
+// The default for a head dimension. `ragged`: rows see different numbers of keys (causal, windows);
+// with few keys smaller steps then waste less on the diagonal.
 HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged, int seq_k) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 64) return {128, 3, 4, 2, true};
@@ -159,8 +188,8 @@ HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool r
   return {64, 2, 2, 1, true};
 }
 
-// The keys that some query of the call sees. Keys outside are not even multiplied by zero: the tensor
-// maps of K and V cover first..end-1 only, and TMA fills the rest with zeros.
+// The keys that some query of the call sees. Keys outside are not even multiplied by zero: the
+// tensor maps of K and V cover first..end-1 only, and TMA fills the rest with zeros.
 struct NvKeyRange {
   int first, end;
 };
@@ -175,9 +204,9 @@ HF_BOTH NvKeyRange nv_keys_of_call(const AttentionArgs& args) {
   return range;
 }
 
-// What the launcher needs for one cuTensorMapEncodeTiled: rank 4, the dtype's 16-bit type, interleave
-// none, 128-byte swizzle, 256-byte L2 promotion, fill zeros, element strides 1. Maps of Q, K and V are
-// the kernel's second to fourth parameters (CUtensorMap by value), in this order.
+// What the launcher needs for one cuTensorMapEncodeTiled: rank 4, the dtype's 16-bit type,
+// interleave none, 128-byte swizzle, 256-byte L2 promotion, fill zeros, element strides 1. Maps of
+// Q, K and V are the kernel's second to fourth parameters (CUtensorMap by value), in this order.
 struct Sm90Map {
   const void* base;
   unsigned long long dims[4];     // head dimension, row, head, batch; none is 0
@@ -185,8 +214,8 @@ struct Sm90Map {
   unsigned box[4];
 };
 
-HF_BOTH Sm90Map sm90_map(const void* data, const RowStrides& stride, int dim, int first_row, int rows,
-                         int heads, int batch, int box_rows) {
+HF_BOTH Sm90Map sm90_map(const void* data, const RowStrides& stride, int dim, int first_row,
+                         int rows, int heads, int batch, int box_rows) {
   Sm90Map map;
   map.base = (const char*)data + 2 * first_row * stride.seq;
   map.dims[0] = (unsigned long long)dim;
@@ -228,9 +257,10 @@ HF_BOTH bool sm90_stride_fits(const RowStrides& s, int rows, int heads, int batc
   return fits(s.seq, rows) && fits(s.head, heads) && fits(s.batch, batch);
 }
 
-// True if the wgmma family takes this problem; else the plan takes the sm80 family. `element` is that
-// of Q, K, V; `modified_by_bias_or_mask` and `sinks` are the Problem's features.
-HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask, bool sinks) {
+// True if the wgmma family takes this problem; else the plan takes the sm80 family. `element` is
+// that of Q, K, V; `modified_by_bias_or_mask` and `sinks` are the Problem's features.
+HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask,
+                        bool sinks) {
   if (element == ElementType::f32 || bias || mask || sinks || args.splits > 1) return false;
   if (args.head_dim > 256 || args.value_head_dim > 256) return false;
   if (args.head_dim % 8 != 0 || args.value_head_dim % 8 != 0) return false;

@@ -13,8 +13,8 @@ struct LaneRows {
 };
 
 // The reference of a row is what its exponents are taken relative to, in base 2. It is at least the
-// row's largest exponent so far minus kSlack: it moves only when it has to, so in most tiles neither
-// lanes talk to each other nor are outputs rescaled. 2^8 is far from the limit of f16.
+// row's largest exponent so far minus kSlack: it moves only when it has to, so in most tiles
+// neither lanes talk to each other nor are outputs rescaled. 2^8 is far from the limit of f16.
 constexpr float kSlack = 8.0f;
 
 // Softmax state of the two rows. `sum` is this lane's part of the row sum.
@@ -37,26 +37,28 @@ HF_DEVICE float load_bias(const AttentionArgs& args, long long index) {
 }
 
 // Bias and bool mask of one score. A bias of -inf hides the key, also from a score of NaN.
-HF_DEVICE void hide_elementwise(const AttentionArgs& args, int batch, int head, int query, int key, bool& seen,
-                                float& score) {
+HF_DEVICE void hide_elementwise(const AttentionArgs& args, int batch, int head, int query, int key,
+                                bool& seen, float& score) {
   if constexpr (Spec::bias) {
     if (args.bias && seen) {
-      const float b = load_bias(args, batch * args.bias_stride.batch + head * args.bias_stride.head +
-                                          query * args.bias_stride.query + key * args.bias_stride.key);
+      const float b =
+          load_bias(args, batch * args.bias_stride.batch + head * args.bias_stride.head +
+                              query * args.bias_stride.query + key * args.bias_stride.key);
       if (b == -kInfinity) seen = false;
       score += b;
     }
   }
   if constexpr (Spec::mask) {
     if (args.mask && seen) {
-      seen = args.mask[batch * args.mask_stride.batch + head * args.mask_stride.head + query * args.mask_stride.query +
-                       key * args.mask_stride.key] != 0;
+      seen = args.mask[batch * args.mask_stride.batch + head * args.mask_stride.head +
+                       query * args.mask_stride.query + key * args.mask_stride.key] != 0;
     }
   }
 }
 
-// Turns raw products into what the softmax takes: modified, and -inf where a row does not see a key.
-// `key` is the position of the lane's first column. Unmasked tiles lie inside what all rows see.
+// Turns raw products into what the softmax takes: modified, and -inf where a row does not see a
+// key. `key` is the position of the lane's first column. Unmasked tiles lie inside what all rows
+// see.
 template <bool kMasked, int N>
 HF_DEVICE void modify_scores(const AttentionArgs& args, float (&s)[N], const LaneRows& rows,
                              int batch, int key) {
@@ -114,7 +116,8 @@ HF_DEVICE bool must_move(const SoftmaxRows (&rows)[kTiles], const float (&larges
   return __any_sync(~0u, grown);
 }
 
-// Moves the references of a tile's rows. `factor` is what sums and outputs were scaled by too little.
+// Moves the references of a tile's rows. `factor` is what sums and outputs were scaled by too
+// little.
 HF_DEVICE void move_reference(SoftmaxRows& rows, const float (&largest)[2], float (&factor)[2]) {
   HF_UNROLL
   for (int h = 0; h < 2; h++) {
@@ -143,7 +146,9 @@ HF_DEVICE float finite_reference(float reference) {
 
 // 1 / row sum, the sum being that of all lanes; and the log-sum-exp in base e. 0 and -inf for a row
 // that sees nothing.
-HF_DEVICE float inverse_sum(float sum) { return sum == 0.0f ? 0.0f : 1.0f / sum; }
+HF_DEVICE float inverse_sum(float sum) {
+  return sum == 0.0f ? 0.0f : 1.0f / sum;
+}
 HF_DEVICE float log_sum_exp(float reference, float sum) {
   return sum == 0.0f ? -kInfinity : (reference + log2_fast(sum)) * kLn2;
 }
@@ -152,8 +157,8 @@ HF_DEVICE float log_sum_exp(float reference, float sum) {
 // 16-byte pieces: the four lanes of a row transpose 4 x 4 words among themselves.
 // `columns` is how many of the row exist.
 template <int N>
-HF_DEVICE void store_rows_aligned(const float (&o)[N], const float (&factor)[2], char* const (&row)[2],
-                                  int columns) {
+HF_DEVICE void store_rows_aligned(const float (&o)[N], const float (&factor)[2],
+                                  char* const (&row)[2], int columns) {
   constexpr int kTiles = N / 4;
   const int lane = threadIdx.x & 3;
   HF_UNROLL
@@ -164,18 +169,25 @@ HF_DEVICE void store_rows_aligned(const float (&o)[N], const float (&factor)[2],
       HF_UNROLL
       for (int i = 0; i < 4; i++) {
         if (n + i < kTiles) {
-          w[i] = pack(o[4 * (n + i) % N + 2 * h] * factor[h], o[4 * (n + i) % N + 2 * h + 1] * factor[h]);
+          w[i] = pack(o[4 * (n + i) % N + 2 * h] * factor[h],
+                      o[4 * (n + i) % N + 2 * h + 1] * factor[h]);
         }
       }
       HF_UNROLL
       for (int i = 0; i < 4; i += 2) {
         const unsigned other = __shfl_xor_sync(~0u, lane & 1 ? w[i] : w[i + 1], 1);
-        if (lane & 1) w[i] = other; else w[i + 1] = other;
+        if (lane & 1)
+          w[i] = other;
+        else
+          w[i + 1] = other;
       }
       HF_UNROLL
       for (int i = 0; i < 2; i++) {
         const unsigned other = __shfl_xor_sync(~0u, lane & 2 ? w[i] : w[i + 2], 2);
-        if (lane & 2) w[i] = other; else w[i + 2] = other;
+        if (lane & 2)
+          w[i] = other;
+        else
+          w[i + 2] = other;
       }
       if (row[h] && 8 * (n + lane) + 8 <= columns) {
         *(uint4*)(row[h] + 16 * (n + lane)) = make_uint4(w[0], w[1], w[2], w[3]);
@@ -183,7 +195,8 @@ HF_DEVICE void store_rows_aligned(const float (&o)[N], const float (&factor)[2],
         HF_UNROLL
         for (int e = 0; e < 8; e++) {
           const int column = 8 * (n + lane) + e;
-          if (column < columns) ((unsigned short*)row[h])[column] = (unsigned short)(w[e / 2] >> (16 * (e % 2)));
+          if (column < columns)
+            ((unsigned short*)row[h])[column] = (unsigned short)(w[e / 2] >> (16 * (e % 2)));
         }
       }
     }
@@ -201,7 +214,8 @@ HF_DEVICE void store_rows_unaligned(const float (&o)[N], const float (&factor)[2
       const int column = 8 * n + 2 * (threadIdx.x & 3);
       const unsigned w = pack(o[4 * n + 2 * h] * factor[h], o[4 * n + 2 * h + 1] * factor[h]);
       if (row[h] && column < columns) ((unsigned short*)row[h])[column] = (unsigned short)w;
-      if (row[h] && column + 1 < columns) ((unsigned short*)row[h])[column + 1] = (unsigned short)(w >> 16);
+      if (row[h] && column + 1 < columns)
+        ((unsigned short*)row[h])[column + 1] = (unsigned short)(w >> 16);
     }
   }
 }

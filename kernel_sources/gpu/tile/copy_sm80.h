@@ -5,14 +5,19 @@ namespace hipflash {
 
 // Copies `bytes` (0 to 16) bytes and fills the rest of the 16 with zeros.
 HF_DEVICE void copy_piece(unsigned to, const char* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(bytes)
                : "memory");
 }
 // Copies four bytes, or writes four zeros.
 HF_DEVICE void copy_word(unsigned to, const char* from, bool exists) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(exists ? 4 : 0)
+               : "memory");
 }
-HF_DEVICE void copies_issued() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+HF_DEVICE void copies_issued() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kPending>
 HF_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -25,7 +30,9 @@ HF_DEVICE void store_word(unsigned to, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
 }
 
-HF_DEVICE void barrier() { __syncthreads(); }
+HF_DEVICE void barrier() {
+  __syncthreads();
+}
 
 // A truth value with a type of its own, so that a generic lambda is compiled for each.
 template <bool kValue>

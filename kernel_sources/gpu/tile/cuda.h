@@ -10,8 +10,12 @@ namespace hipflash {
 #define kInfinity __int_as_float(0x7f800000)
 constexpr bool kBf16 = Spec::element == ElementType::bf16;
 
-constexpr int round_up(int x, int step) { return (x + step - 1) / step * step; }
-constexpr int ceil_div(int x, int y) { return (x + y - 1) / y; }
+constexpr int round_up(int x, int step) {
+  return (x + step - 1) / step * step;
+}
+constexpr int ceil_div(int x, int y) {
+  return (x + y - 1) / y;
+}
 
 HF_DEVICE float exp2_fast(float x) {
   float y;
@@ -28,7 +32,9 @@ HF_DEVICE float reciprocal(float x) {
   asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-HF_DEVICE float hf_abs(float x) { return fabsf(x); }
+HF_DEVICE float hf_abs(float x) {
+  return fabsf(x);
+}
 
 // tanh.approx is right to 11 bits only, which a cap of 50 would turn into errors of 1e-2 in the
 // scores; this form is right to 2e-7.
@@ -52,7 +58,9 @@ HF_DEVICE float half_to_float(unsigned short x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
   return y;
 }
-HF_DEVICE float bfloat_to_float(unsigned short x) { return __uint_as_float((unsigned)x << 16); }
+HF_DEVICE float bfloat_to_float(unsigned short x) {
+  return __uint_as_float((unsigned)x << 16);
+}
 
 // Reductions over the four lanes that hold one row of a matrix-product result.
 HF_DEVICE float quad_max(float x) {

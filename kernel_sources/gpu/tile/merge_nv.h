@@ -16,7 +16,8 @@ HF_DEVICE void store_output(void* out, long long index, float x) {
 }  // namespace hipflash
 
 // One warp per (batch, head, query); launched as ceil(batch * heads_q * seq_q / 4) blocks of 128.
-// Partial results that saw nothing (0, -inf) do not count; if all are such, the result is (0, -inf).
+// Partial results that saw nothing (0, -inf) do not count; if all are such, the result is (0,
+// -inf).
 extern "C" __global__ void __launch_bounds__(128)
     attention_merge(const __grid_constant__ hipflash::AttentionArgs args) {
   using namespace hipflash;
@@ -26,7 +27,8 @@ extern "C" __global__ void __launch_bounds__(128)
     const int lane = threadIdx.x & 31;
     if (row >= rows) return;
     float largest = -kInfinity;
-    for (int s = 0; s < args.splits; s++) largest = fmaxf(largest, args.partial_lse[s * rows + row]);
+    for (int s = 0; s < args.splits; s++)
+      largest = fmaxf(largest, args.partial_lse[s * rows + row]);
     const float reference = largest == -kInfinity ? 0.0f : largest;
     float sum = 0.0f;
     for (int s = 0; s < args.splits; s++) {
@@ -36,17 +38,20 @@ extern "C" __global__ void __launch_bounds__(128)
 
     const int query = (int)(row % args.seq_q), head = (int)(row / args.seq_q % args.heads_q);
     const long long batch = row / args.seq_q / args.heads_q;
-    const long long out = batch * args.out_stride.batch + head * args.out_stride.head + query * args.out_stride.seq;
+    const long long out =
+        batch * args.out_stride.batch + head * args.out_stride.head + query * args.out_stride.seq;
     for (int column = lane; column < args.value_head_dim; column += 32) {
       float x = 0.0f;
       for (int s = 0; s < args.splits; s++) {
-        const float weight = exp2_fast((args.partial_lse[s * rows + row] - reference) * kLog2e) * inverse;
+        const float weight =
+            exp2_fast((args.partial_lse[s * rows + row] - reference) * kLog2e) * inverse;
         x += weight * args.partial_out[(s * rows + row) * args.value_head_dim + column];
       }
       store_output(args.out, out + column, x);
     }
     if (Spec::lse && args.lse && lane == 0) {
-      args.lse[batch * args.lse_stride.batch + head * args.lse_stride.head + query * args.lse_stride.seq] =
+      args.lse[batch * args.lse_stride.batch + head * args.lse_stride.head +
+               query * args.lse_stride.seq] =
           sum == 0.0f ? -kInfinity : reference + log2_fast(sum) * kLn2;
     }
   }

@@ -3,10 +3,10 @@
 
 namespace hipflash {
 
-// A tile of 16-bit elements in shared memory, rows without padding. The 16-byte piece c of row r lies
-// at piece c ^ swizzle(r), which makes ldmatrix (8 rows, one piece each) free of bank conflicts at
-// every width that is a multiple of 16: the more of the bank number the pitch itself varies from row
-// to row, the fewer bits the swizzle needs.
+// A tile of 16-bit elements in shared memory, rows without padding. The 16-byte piece c of row r
+// lies at piece c ^ swizzle(r), which makes ldmatrix (8 rows, one piece each) free of bank
+// conflicts at every width that is a multiple of 16: the more of the bank number the pitch itself
+// varies from row to row, the fewer bits the swizzle needs.
 template <int Columns>
 struct SharedTile {
   static constexpr int kPieces = Columns / 8;
@@ -40,11 +40,13 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
     for (int x = thread; x < Rows * Columns; x += Threads) {
       const int row = x / Columns, column = x % Columns;
       unsigned short element = 0;
-      if (exists(row) && column < columns) element = *(const unsigned short*)(from + row * stride + column * 2);
+      if (exists(row) && column < columns)
+        element = *(const unsigned short*)(from + row * stride + column * 2);
       store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
     }
   } else if constexpr (Threads % Tile::kPieces == 0) {
-    constexpr int kStep = Threads / Tile::kPieces;  // rows per round: each thread stays in its column
+    constexpr int kStep =
+        Threads / Tile::kPieces;  // rows per round: each thread stays in its column
     int row = thread / Tile::kPieces;
     const int piece = thread % Tile::kPieces;
     const int bytes = min(max(columns - piece * 8, 0), 8) * 2;
@@ -52,7 +54,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
     HF_UNROLL
     for (int i = 0; i < (Rows + kStep - 1) / kStep; i++, row += kStep, source += kStep * stride) {
       if (Rows % kStep == 0 || row < Rows) {
-        copy_piece(tile + Tile::offset(row, piece), exists(row) ? source : from, exists(row) ? bytes : 0);
+        copy_piece(tile + Tile::offset(row, piece), exists(row) ? source : from,
+                   exists(row) ? bytes : 0);
       }
     }
   } else {
@@ -61,7 +64,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
       const int x = thread + i * Threads, row = x / Tile::kPieces, piece = x % Tile::kPieces;
       const int bytes = exists(row) ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
       if (Rows * Tile::kPieces % Threads == 0 || row < Rows) {
-        copy_piece(tile + Tile::offset(row, piece), bytes ? from + row * stride + piece * 16 : from, bytes);
+        copy_piece(tile + Tile::offset(row, piece), bytes ? from + row * stride + piece * 16 : from,
+                   bytes);
       }
     }
   }
@@ -69,8 +73,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
 
 // ---- shared -> registers
 
-// Reads 16 x 16 blocks of a shared tile as fragments. All addresses of a lane are one base, an xor by
-// the column block (within the columns that the swizzle permutes) and a constant.
+// Reads 16 x 16 blocks of a shared tile as fragments. All addresses of a lane are one base, an xor
+// by the column block (within the columns that the swizzle permutes) and a constant.
 template <int Columns>
 struct FragmentReader {
   using Tile = SharedTile<Columns>;
@@ -89,7 +93,8 @@ struct FragmentReader {
                  : "r"(address(tile, row_block, column_block)));
   }
   // Transposed: the B operand of V, whose rows are the summed dimension.
-  HF_DEVICE void read_transposed(unsigned (&f)[4], unsigned tile, int row_block, int column_block) const {
+  HF_DEVICE void read_transposed(unsigned (&f)[4], unsigned tile, int row_block,
+                                 int column_block) const {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
                  : "r"(address(tile, row_block, column_block)));
@@ -111,8 +116,9 @@ HF_DEVICE FragmentReader<Columns> columns_first_reader() {
 
 // ---- products: c += a . b, or c = a . b (which costs no registers to clear)
 
-#define HF_MMA(TYPE, ADDEND) \
-  "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " ADDEND ";"
+#define HF_MMA(TYPE, ADDEND)                             \
+  "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE \
+  ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " ADDEND ";"
 
 HF_DEVICE void mma(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if constexpr (kBf16) {

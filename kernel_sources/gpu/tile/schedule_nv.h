@@ -9,17 +9,17 @@ struct Work {
   int chunk, split;          // of the value columns; of the keys
 };
 
-// Pieces in a group of heads, see nv_heads_together(). Rows of different lengths want a piece or more per
-// resident block in a group to even out; equal rows and short sequences are better off with few heads
-// at a time, whose keys then arrive from memory evenly over time.
+// Pieces in a group of heads, see nv_heads_together(). Rows of different lengths want a piece or
+// more per resident block in a group to even out; equal rows and short sequences are better off
+// with few heads at a time, whose keys then arrive from memory evenly over time.
 HF_DEVICE int pieces_together(int tiles, int blocks_per_sm) {
   return !Spec::window_right ? 32 : (tiles >= 8 ? 160 : 80) * blocks_per_sm;
 }
 
 // Rows are queries, or (query, head) pairs of a K/V head's group when `kPack`.
-// Groups of heads whose keys and values fit the L2 follow one another; in a group the heads alternate
-// fastest, and the longest rows come first where rows have different lengths. `chunks` of the value
-// columns and the splits of the keys are blocks of their own.
+// Groups of heads whose keys and values fit the L2 follow one another; in a group the heads
+// alternate fastest, and the longest rows come first where rows have different lengths. `chunks` of
+// the value columns and the splits of the keys are blocks of their own.
 template <int kRows, bool kPack>
 HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int chunks) {
   const int group = args.heads_q / args.heads_kv;
@@ -50,10 +50,11 @@ HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int c
 
 // Keeps a piece in 32 bytes of shared memory, and reads it back after a barrier.
 HF_DEVICE void keep_work(unsigned at, const Work& w) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w.batch), "r"(w.head), "r"(w.kv_head),
-               "r"(w.row)
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w.batch), "r"(w.head),
+               "r"(w.kv_head), "r"(w.row)
                : "memory");
-  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at + 16), "r"(w.chunk), "r"(w.split) : "memory");
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at + 16), "r"(w.chunk), "r"(w.split)
+               : "memory");
 }
 HF_DEVICE Work kept_work(unsigned at) {
   Work w;
@@ -61,7 +62,10 @@ HF_DEVICE Work kept_work(unsigned at) {
                : "=r"(w.batch), "=r"(w.head), "=r"(w.kv_head), "=r"(w.row)
                : "r"(at)
                : "memory");
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w.chunk), "=r"(w.split) : "r"(at + 16) : "memory");
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(w.chunk), "=r"(w.split)
+               : "r"(at + 16)
+               : "memory");
   return w;
 }
 

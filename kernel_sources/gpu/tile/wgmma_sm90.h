@@ -9,14 +9,16 @@ struct Barrier {
   unsigned address;
 
   HF_DEVICE void create(int arrivals) const {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals)
+                 : "memory");
   }
   HF_DEVICE void arrive() const {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
   // One arrival that also announces bytes which copies will deliver.
   HF_DEVICE void expect(int bytes) const {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
+                 : "memory");
   }
   HF_DEVICE void wait(int parity) const {
     asm volatile(
@@ -27,7 +29,9 @@ struct Barrier {
   }
 };
 // Makes new barriers known to the copy engine.
-HF_DEVICE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+HF_DEVICE void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // Position in a ring of buffers: which one, and the parity of its barriers' phase.
 template <int kStages>
@@ -39,9 +43,14 @@ struct Ring {
   HF_DEVICE void advance() { count++; }
 };
 
-// Groups of warps hand a turn round: group g waits at named barrier 1 + g, where its predecessor arrives.
-HF_DEVICE void wait_turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory"); }
-HF_DEVICE void give_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(group + 1) : "memory"); }
+// Groups of warps hand a turn round: group g waits at named barrier 1 + g, where its predecessor
+// arrives.
+HF_DEVICE void wait_turn(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory");
+}
+HF_DEVICE void give_turn(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(group + 1) : "memory");
+}
 
 // ---- copies
 
@@ -66,14 +75,22 @@ HF_DEVICE void prefetch_map(const TensorMap& map) {
 // ---- registers
 
 template <int kCount>
-HF_DEVICE void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount)); }
+HF_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
 template <int kCount>
-HF_DEVICE void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount)); }
+HF_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
 
 // ---- products
 
-HF_DEVICE void products_start() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-HF_DEVICE void products_issued() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+HF_DEVICE void products_start() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+HF_DEVICE void products_issued() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 template <int kPending>
 HF_DEVICE void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -86,20 +103,22 @@ HF_DEVICE void pin(float (&c)[N]) {
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-// Where an operand lies: slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024 bytes.
-// `slab` is the distance of slabs and counts only where an operand spans several of them (V). Offsets
-// are added to the finished descriptor, so that the constant ones cost one uniform addition.
+// Where an operand lies: slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024
+// bytes. `slab` is the distance of slabs and counts only where an operand spans several of them
+// (V). Offsets are added to the finished descriptor, so that the constant ones cost one uniform
+// addition.
 struct Operand {
   unsigned low;
 
   HF_DEVICE Operand(unsigned address, int slab) : low(address >> 4 | (unsigned)(slab >> 4) << 16) {}
   HF_DEVICE unsigned long long at(int bytes) const {
-    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
+    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 |
+           1ull << 62;
   }
 };
 
-// The instruction names every accumulator register, so its text depends on the width. HF_NAMES_k and
-// HF_PLACES_k name the registers of 16 k columns.
+// The instruction names every accumulator register, so its text depends on the width. HF_NAMES_k
+// and HF_PLACES_k name the registers of 16 k columns.
 #define HF_NAMES_1 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define HF_NAMES_2 HF_NAMES_1 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define HF_NAMES_3 HF_NAMES_2 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -116,7 +135,7 @@ struct Operand {
 #define HF_NAMES_14 HF_NAMES_13 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define HF_NAMES_15 HF_NAMES_14 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define HF_NAMES_16 HF_NAMES_15 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define HF_EIGHT(i) \
+#define HF_EIGHT(i)                                                                           \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define HF_PLACES_1 HF_EIGHT(0)
@@ -138,33 +157,43 @@ struct Operand {
 
 // c = a . b^T (add = 0) or c += a . b^T, both operands in shared memory with the summed dimension
 // contiguous: scores. A0, A1, A2 are the numbers of the operands after the accumulators.
-#define HF_WGMMA_SCORES(K, WIDTH, TYPE, A0, A1, A2)                                                     \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #A2 ", 0;"                                             \
-               "wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16.f32." TYPE "." TYPE " {" HF_NAMES_##K "}, " \
-               "%" #A0 ", %" #A1 ", p, 1, 1, 0, 0;}"                                                    \
-               : HF_PLACES_##K                                                                          \
+#define HF_WGMMA_SCORES(K, WIDTH, TYPE, A0, A1, A2)                                \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #A2                               \
+               ", 0;"                                                              \
+               "wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16.f32." TYPE "." TYPE \
+               " {" HF_NAMES_##K                                                   \
+               "}, "                                                               \
+               "%" #A0 ", %" #A1 ", p, 1, 1, 0, 0;}"                               \
+               : HF_PLACES_##K                                                     \
                : "l"(a), "l"(b), "r"(add))
 // c += a . b, a in registers, b in shared memory with its columns contiguous: outputs.
-#define HF_WGMMA_OUTPUTS(K, WIDTH, TYPE, A0, A1, A2, A3, A4)                                            \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16.f32." TYPE "." TYPE " {" HF_NAMES_##K "}, " \
-               "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", 1, 1, 1, 1;"                        \
-               : HF_PLACES_##K                                                                          \
+#define HF_WGMMA_OUTPUTS(K, WIDTH, TYPE, A0, A1, A2, A3, A4)                       \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16.f32." TYPE "." TYPE \
+               " {" HF_NAMES_##K                                                   \
+               "}, "                                                               \
+               "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", 1, 1, 1, 1;"   \
+               : HF_PLACES_##K                                                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
 template <int kColumns>
 struct Wgmma;
 
-#define HF_WGMMA(K, WIDTH, N, A0, A1, A2, A3, A4)                                                  \
-  template <>                                                                                      \
-  struct Wgmma<WIDTH> {                                                                            \
-    static HF_DEVICE void scores(float (&c)[N], unsigned long long a, unsigned long long b, int add) { \
-      if constexpr (kBf16) HF_WGMMA_SCORES(K, WIDTH, "bf16", A0, A1, A2);                          \
-      else HF_WGMMA_SCORES(K, WIDTH, "f16", A0, A1, A2);                                           \
-    }                                                                                              \
-    static HF_DEVICE void outputs(float (&c)[N], const unsigned (&a)[4], unsigned long long b) {   \
-      if constexpr (kBf16) HF_WGMMA_OUTPUTS(K, WIDTH, "bf16", A0, A1, A2, A3, A4);                 \
-      else HF_WGMMA_OUTPUTS(K, WIDTH, "f16", A0, A1, A2, A3, A4);                                  \
-    }                                                                                              \
+#define HF_WGMMA(K, WIDTH, N, A0, A1, A2, A3, A4)                                                \
+  template <>                                                                                    \
+  struct Wgmma<WIDTH> {                                                                          \
+    static HF_DEVICE void scores(float (&c)[N], unsigned long long a, unsigned long long b,      \
+                                 int add) {                                                      \
+      if constexpr (kBf16)                                                                       \
+        HF_WGMMA_SCORES(K, WIDTH, "bf16", A0, A1, A2);                                           \
+      else                                                                                       \
+        HF_WGMMA_SCORES(K, WIDTH, "f16", A0, A1, A2);                                            \
+    }                                                                                            \
+    static HF_DEVICE void outputs(float (&c)[N], const unsigned (&a)[4], unsigned long long b) { \
+      if constexpr (kBf16)                                                                       \
+        HF_WGMMA_OUTPUTS(K, WIDTH, "bf16", A0, A1, A2, A3, A4);                                  \
+      else                                                                                       \
+        HF_WGMMA_OUTPUTS(K, WIDTH, "f16", A0, A1, A2, A3, A4);                                   \
+    }                                                                                            \
   };
 
 HF_WGMMA(1, 16, 8, 8, 9, 10, 11, 12)
