@@ -54,7 +54,7 @@ function(hipflash_test_suite folder)
   include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
 endfunction()
 
-foreach(folder unit cache jit numerics cli)
+foreach(folder unit cache jit numerics cli device)
   hipflash_test_suite(${folder})
 endforeach()
 

@@ -218,9 +218,13 @@ TensorPointers AttentionData::pointers() const {
   return make_pointers(q.view(), k.view(), v.view(), out.view(), options);
 }
 
-void AttentionData::run(Context& ctx) {
+void AttentionData::poison() {
   out.fill(kNan);
   std::fill(lse.begin(), lse.end(), kNan);
+}
+
+void AttentionData::run(Context& ctx) {
+  poison();
   attention_forward(ctx, q.view(), k.view(), v.view(), out.view(), options);
 }
 

@@ -53,6 +53,9 @@ class OwnedTensor {
   void fill(float value);
   std::vector<std::uint8_t> bytes() const;  // of the view, in (b, s, h, d) order
   bool untouched_outside() const;
+  // All of the memory, guards included, and where the view starts in it.
+  std::vector<std::uint8_t>& memory() { return memory_; }
+  std::size_t offset() const { return first_; }
 
  private:
   Tensor view_;
@@ -75,7 +78,9 @@ class AttentionData {
 
   Problem problem() const;
   TensorPointers pointers() const;
-  // Poisons the outputs with NaN and runs.
+  // Poisons the outputs with NaN.
+  void poison();
+  // Poisons the outputs and runs.
   void run(Context& ctx);
   // By the acceptance rule; explains what is wrong.
   verify::Verdict verdict(std::int64_t sampled_queries = 0) const;

@@ -1,0 +1,261 @@
+// The whole library on a GPU: plan, compile, load, launch, against float64.
+//
+// HIPFLASH_TEST_DEVICE names the device ("hip:0", "cuda:0"); without it the first GPU is taken, and
+// without a GPU these tests are skipped. The suite Small is small enough for an emulated device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "numerics/attention_case.h"
+#include "platform/gpu/driver.h"
+
+namespace hipflash::testing {
+namespace {
+
+DeviceId test_device() {
+  const char* const named = std::getenv("HIPFLASH_TEST_DEVICE");
+  return named ? parse_device(named) : default_device();
+}
+
+platform::GpuDriver& driver() {
+  return platform::gpu_driver(test_device().platform == Platform::hip ? platform::Kind::hip
+                                                                      : platform::Kind::cuda);
+}
+
+Context& context() {
+  static Context instance(test_device());
+  return instance;
+}
+
+// Copies of host buffers on the device, and back.
+class DeviceCopies {
+ public:
+  ~DeviceCopies() {
+    for (const Copy& copy : copies_) driver().release(ordinal_, copy.device);
+  }
+  char* upload(void* host, std::size_t bytes) {
+    void* const device = driver().allocate(ordinal_, bytes);
+    driver().copy_to_device(ordinal_, device, host, bytes);
+    copies_.push_back({host, device, bytes});
+    return static_cast<char*>(device);
+  }
+  template <class T>
+  T* upload(std::vector<T>& host) {
+    return host.empty() ? nullptr
+                        : reinterpret_cast<T*>(upload(host.data(), host.size() * sizeof(T)));
+  }
+  void* upload(OwnedTensor& tensor) {
+    return upload(tensor.memory().data(), tensor.memory().size()) + tensor.offset();
+  }
+  void download_all() {
+    driver().synchronize(ordinal_);
+    for (const Copy& copy : copies_) {
+      driver().copy_from_device(ordinal_, copy.host, copy.device, copy.bytes);
+    }
+  }
+
+ private:
+  struct Copy {
+    void* host;
+    void* device;
+    std::size_t bytes;
+  };
+  int ordinal_ = test_device().ordinal;
+  std::vector<Copy> copies_;
+};
+
+TensorPointers upload(DeviceCopies& copies, AttentionData& data) {
+  TensorPointers device;
+  device.q = copies.upload(data.q);
+  device.k = copies.upload(data.k);
+  device.v = copies.upload(data.v);
+  device.out = copies.upload(data.out);
+  device.lse = copies.upload(data.lse);
+  device.bias = data.bias_16.empty() ? static_cast<const void*>(copies.upload(data.bias_f32))
+                                     : copies.upload(data.bias_16);
+  device.mask = copies.upload(data.mask);
+  device.alibi = copies.upload(data.slopes);
+  return device;
+}
+
+class OnDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_device().platform == Platform::cpu) GTEST_SKIP() << "no GPU on this machine";
+  }
+
+  static void expect_right(const AttentionCase& c) {
+    SCOPED_TRACE(::testing::Message() << c);
+    AttentionData data(c);
+    data.poison();
+    DeviceCopies copies;
+    const TensorPointers device = upload(copies, data);
+    const Plan plan = context().plan(data.problem());
+    SCOPED_TRACE(plan.explanation().text());
+    plan.run(device);
+    copies.download_all();
+    const verify::Verdict verdict = data.verdict(c.seq_q > 600 ? 200 : 0);
+    EXPECT_TRUE(verdict.ok()) << verdict.text();
+    EXPECT_TRUE(data.out.untouched_outside()) << "something outside the output was written";
+    if (c.lse) {
+      EXPECT_TRUE(std::isnan(data.lse.back())) << "the LSE ran over its end";
+    }
+  }
+};
+
+using Small = OnDevice;
+using Full = OnDevice;
+
+constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
+
+TEST_F(Small, EveryDtypeFullAndCausal) {
+  for (const DType dtype : kDtypes) {
+    for (const bool causal : {false, true}) {
+      AttentionCase c;
+      c.dtype = dtype;
+      c.heads_kv = 1;
+      c.seq_q = 70;
+      c.seq_k = 90;
+      c.causal = causal;
+      expect_right(c);
+    }
+  }
+}
+
+TEST_F(Small, HeadDimensionsWithTails) {
+  for (const std::int64_t dim : {32, 40, 59, 128}) {
+    AttentionCase c;
+    c.dtype = DType::f16;
+    c.heads_q = c.heads_kv = 1;
+    c.seq_q = 33;
+    c.seq_k = 65;
+    c.dim = dim;
+    expect_right(c);
+  }
+}
+
+TEST_F(Small, ModifiersAndMasks) {
+  AttentionCase c;
+  c.dtype = DType::f16;
+  c.batch = 2;
+  c.seq_q = 40;
+  c.seq_k = 50;
+  c.window = {20, 3};
+  c.softcap = 5.0f;
+  c.alibi = c.alibi_per_batch = true;
+  c.bias = Cells::shared_heads;
+  c.mask = Cells::one_row;
+  expect_right(c);
+}
+
+TEST_F(Small, ValueDimensionOfItsOwn) {
+  AttentionCase c;
+  c.dtype = DType::bf16;
+  c.seq_q = 20;
+  c.seq_k = 70;
+  c.dim = 64;
+  c.value_dim = 48;
+  expect_right(c);
+}
+
+TEST_F(Small, RowsThatSeeNothingAndNoKeys) {
+  AttentionCase c;
+  c.dtype = DType::f16;
+  c.seq_q = 40;
+  c.seq_k = 1;
+  c.causal = true;
+  expect_right(c);
+  c.seq_k = 0;
+  expect_right(c);
+}
+
+TEST_F(Small, RerunsAreBitEqual) {
+  AttentionCase c;
+  c.dtype = DType::f16;
+  c.seq_q = c.seq_k = 100;
+  c.causal = true;
+  AttentionData data(c);
+  data.poison();
+  DeviceCopies copies;
+  const TensorPointers device = upload(copies, data);
+  const Plan plan = context().plan(data.problem());
+  plan.run(device);
+  copies.download_all();
+  const auto out = data.out.bytes();
+  const auto lse = data.lse;
+  for (int i = 0; i < 3; ++i) {
+    plan.run(device);
+    copies.download_all();
+    ASSERT_EQ(data.out.bytes(), out);
+    ASSERT_TRUE(std::equal(lse.begin(), lse.end() - 1, data.lse.begin()));
+  }
+}
+
+TEST_F(Full, FieldShapes) {
+  constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {
+      {113, 203},   {128, 217},   {113, 211}, {108, 256}, {256, 512}, {512, 256}, {1024, 1024},
+      {1023, 1024}, {1024, 1023}, {1, 239},   {3, 799},   {127, 512}, {799, 3}};
+  std::size_t turn = 0;
+  for (const std::int64_t dim : {32, 40, 59, 64, 96, 111, 128, 160, 192, 224, 256, 512}) {
+    for (const DType dtype : kDtypes) {
+      for (int part = 0; part < 4; ++part, ++turn) {
+        AttentionCase c;
+        c.dtype = dtype;
+        c.dim = dim;
+        c.layout = static_cast<Layout>(turn % 4);
+        c.heads_q = 6;
+        c.heads_kv = turn % 3 == 0 ? 6 : turn % 3 == 1 ? 2 : 1;
+        std::tie(c.seq_q, c.seq_k) = kShapes[turn % std::size(kShapes)];
+        c.causal = part == 1;
+        if (part == 2) c.window = {40, turn % 2 ? 7 : -1};
+        if (part == 3) {
+          c.softcap = turn % 2 ? 30.0f : 0.0f;
+          c.alibi = turn % 3 == 0;
+          c.bias = static_cast<Cells>(turn % 4);
+          c.bias_in_dtype = turn % 5 == 0;
+          c.mask = static_cast<Cells>(turn / 4 % 4);
+        }
+        c.seed = turn;
+        expect_right(c);
+      }
+    }
+  }
+}
+
+TEST_F(Full, LongKeysAreSplitAndMerged) {
+  for (const DType dtype : kDtypes) {
+    AttentionCase c;
+    c.dtype = dtype;
+    c.heads_q = 2;
+    c.heads_kv = 1;
+    c.seq_q = 16;
+    c.seq_k = 20000;
+    c.dim = 128;
+    c.causal = true;
+    expect_right(c);
+  }
+}
+
+TEST_F(Full, MemoryOfAnotherDeviceIsRefused) {
+  if (driver().device_count() < 2) GTEST_SKIP() << "one device";
+  AttentionCase c;
+  c.dtype = DType::f16;
+  AttentionData data(c);
+  DeviceCopies copies;
+  TensorPointers device = upload(copies, data);
+  void* const elsewhere = driver().allocate(1, 1 << 20);
+  device.k = elsewhere;
+  const Plan plan = context().plan(data.problem());
+  EXPECT_THROW(plan.run(device), Error);
+  driver().release(1, elsewhere);
+}
+
+}  // namespace
+}  // namespace hipflash::testing
