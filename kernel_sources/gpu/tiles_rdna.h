@@ -172,7 +172,7 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
   if (generation == 12) {
     tile.value_slice = wmma_slice(v, 2 * (kWmmaRegisters - q) / 16 * 16);
   } else {
-    tile.value_slice = wmma_slice(v, head_dim <= 256 ? 256 : 192);
+    tile.value_slice = wmma_slice(v, head_dim <= 256 ? 256 : modified ? 128 : 192);
     tile.query_shared = q + tile.value_slice / 2 > kWmmaRegisters;
     if (tile.query_shared) tile.waves = 4;
   }

@@ -1,7 +1,7 @@
 // Runs the RDNA kernel text, compiled by hipRTC, on a device (a real or an emulated one) and holds
 // output and log-sum-exp against float64: every mask, tail and feature on small shapes.
 //
-//   rdna_forward_test KERNEL_SOURCES [--family wmma|dot] [--only TEXT] [--list]
+//   rdna_forward_test KERNEL_SOURCES [--family wmma|dot] [--only TEXT] [--skip N] [--list]
 //
 // One line a case: name, tile, largest error of the output beside the allowed one, largest error of
 // the log-sum-exp, registers. The exit code is 1 if any case failed.
@@ -328,12 +328,15 @@ int main(int argc, char** argv) {
   using namespace rdna_test;
   std::string folder, only;
   bool dot = false, list = false;
+  int skip = 0;
   for (int n = 1; n < argc; n++) {
     const std::string word = argv[n];
     if (word == "--family" && n + 1 < argc) {
       dot = std::strcmp(argv[++n], "dot") == 0;
     } else if (word == "--only" && n + 1 < argc) {
       only = argv[++n];
+    } else if (word == "--skip" && n + 1 < argc) {
+      skip = std::stoi(argv[++n]);
     } else if (word == "--list") {
       list = true;
     } else {
@@ -349,6 +352,7 @@ int main(int argc, char** argv) {
   arch = arch.substr(0, arch.find(':'));
   int passed = 0, failed = 0;
   for (const Case& c : dot ? dot_cases() : wmma_cases()) {
+    if (skip-- > 0) continue;
     if (!only.empty() && c.name.find(only) == std::string::npos) continue;
     if (list) {
       std::printf("%s\n", c.name.c_str());
