@@ -214,8 +214,16 @@ long long nv_merge_blocks(const AttentionArgs& a) {
   return (static_cast<long long>(a.batch) * a.heads_q * a.seq_q + 3) / 4;
 }
 
-KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const std::string& why) {
+// These families fold a positive scale into the exponential. Any other takes the path of modified
+// scores, which a softcap of 0 asks for without changing a score.
+Builder nv_builder(const Problem& problem, const DeviceFacts& device) {
   Builder builder(problem, device);
+  if (!(builder.args().scale > 0.0f)) builder.facts.softcap = true;
+  return builder;
+}
+
+KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const std::string& why) {
+  Builder builder = nv_builder(problem, device);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile =
       sm80_default(dim, value_dim, builder.modified(), static_cast<int>(device.shared_bytes));
@@ -235,14 +243,16 @@ KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const st
 }
 
 KernelPlan plan_nvf32(const Problem& problem, const DeviceFacts& device) {
-  Builder builder(problem, device);
+  Builder builder = nv_builder(problem, device);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const NvF32Tile tile = nvf32_default(dim, value_dim, static_cast<int>(device.shared_bytes));
-  const Config config = {
-      {{"tile_keys", tile.tile_keys}, {"waves", tile.waves}, {"blocks_per_sm", tile.blocks_per_sm}},
-      tile.tile_keys,
-      nvf32_threads(tile),
-      nvf32_shared_bytes(tile, dim, value_dim)};
+  const Config config = {{{"tile_keys", tile.tile_keys},
+                          {"waves", tile.waves},
+                          {"blocks_per_sm", tile.blocks_per_sm},
+                          {"p_over_keys", tile.p_over_keys}},
+                         tile.tile_keys,
+                         nvf32_threads(tile),
+                         nvf32_shared_bytes(tile, dim, value_dim)};
   return builder.finish(
       kNvF32, config, [&](const AttentionArgs& a) { return nvf32_blocks(tile, a); },
       nv_merge_blocks, kNvMergeThreads, "built-in default of f32 multiply-adds");
@@ -286,7 +296,7 @@ KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device) {
   if (device.arch != "sm_90a") {
     return plan_sm80(problem, device, "built-in default of mma.sync for " + device.arch);
   }
-  Builder builder(problem, device);
+  Builder builder = nv_builder(problem, device);
   if (wgmma_takes(problem, builder.args())) return plan_sm90(builder, device);
   return plan_sm80(problem, device, "mma.sync: wgmma does not take these strides or features");
 }
