@@ -102,8 +102,8 @@ Verdict compare(const Problem& problem, const TensorPointers& tensors, const Ref
       }
     }
   }
-  // In f32 the plain computation of a few keys is all but exact, and the rule would ask for the last
-  // bit: eight of them are granted.
+  // In f32 the plain computation of a few keys is all but exact, and the rule would ask for the
+  // last bit: eight of them are granted.
   const double last_bits = problem.dtype == DType::f32 ? 1e-6 * std::max(1.0, out.largest()) : 0;
   verdict.out = out.finish(factor, last_bits);
 

@@ -64,9 +64,9 @@ struct Verdict {
 };
 
 // Compares tensors.out (and tensors.lse if the problem has it) with the reference by the rule
-// above, in f32 plus 1e-6 of the larger of 1 and max|out|. A NaN must be a NaN, an infinity the same infinity. The LSE is never rounded to the dtype,
-// so its bound is the same factor times the plain computation's error plus 1e-5 (f32) or 1e-3
-// (16-bit types) of the larger of 1 and max|lse|.
+// above, in f32 plus 1e-6 of the larger of 1 and max|out|. A NaN must be a NaN, an infinity the
+// same infinity. The LSE is never rounded to the dtype, so its bound is the same factor times the
+// plain computation's error plus 1e-5 (f32) or 1e-3 (16-bit types) of the larger of 1 and max|lse|.
 Verdict compare(const Problem& problem, const TensorPointers& tensors, const Reference& reference,
                 const Reference& low, const ReferenceOptions& options = {});
 

@@ -16,10 +16,10 @@ std::vector<Case> feature_cases(const Case& base) {
   };
   add("full", [](Case&) {});
   add("causal", [](Case& c) { c.causal = true; });
-  add("causal, more queries than keys", [](Case& c) { c.causal = true, c.seq_q = 100, c.seq_k = 41; });
-  add("causal top left", [](Case& c) {
-    c.causal = c.top_left = c.hidden_nan = true, c.seq_q = 40, c.seq_k = 150;
-  });
+  add("causal, more queries than keys",
+      [](Case& c) { c.causal = true, c.seq_q = 100, c.seq_k = 41; });
+  add("causal top left",
+      [](Case& c) { c.causal = c.top_left = c.hidden_nan = true, c.seq_q = 40, c.seq_k = 150; });
   add("window 20,9", [](Case& c) { c.left = 20, c.right = 9, c.seq_q = c.seq_k = 150; });
   add("window 40,0", [](Case& c) { c.left = 40, c.right = 0, c.hidden_nan = true, c.seq_k = 190; });
   add("window 3,-1", [](Case& c) { c.left = 3, c.seq_k = 50; });
@@ -123,7 +123,7 @@ std::vector<Case> dot_cases() {
   base.element = ElementType::bf16, base.head_dim = base.value_dim = 128;
   base.heads_q = 1, base.seq_q = 40;
   append(cases, feature_cases(base));
-  const int dims[][2] = {{1, 1},     {32, 32},   {59, 59},   {96, 96},  {128, 128},
+  const int dims[][2] = {{1, 1},     {32, 32},   {59, 59},   {96, 96}, {128, 128},
                          {256, 256}, {512, 512}, {192, 128}, {64, 300}};
   for (const auto& dim : dims) {
     append(cases, dim_cases(ElementType::f32, "f32", dim[0], dim[1]));

@@ -29,13 +29,26 @@ class DeviceTensor {
  public:
   DeviceTensor(ElementType element, int batch, int heads, int rows, int dim, Layout layout)
       : size_(element == ElementType::f32 ? 4 : 2),
-        element_(element), batch_(batch), heads_(heads), rows_(rows), dim_(dim) {
+        element_(element),
+        batch_(batch),
+        heads_(heads),
+        rows_(rows),
+        dim_(dim) {
     const long long b = batch, h = heads, s = rows, d = dim;
     switch (layout) {
-      case Layout::bhsd: stride_ = {h * s * d, d, s * d}; break;
-      case Layout::bshd: stride_ = {s * h * d, h * d, d}; break;
-      case Layout::padded: stride_ = {h * s * (d + 8), d + 8, s * (d + 8)}; break;
-      case Layout::odd: stride_ = {h * s * (d + 3) + 1, d + 3, s * (d + 3)}; first_ = 1; break;
+      case Layout::bhsd:
+        stride_ = {h * s * d, d, s * d};
+        break;
+      case Layout::bshd:
+        stride_ = {s * h * d, h * d, d};
+        break;
+      case Layout::padded:
+        stride_ = {h * s * (d + 8), d + 8, s * (d + 8)};
+        break;
+      case Layout::odd:
+        stride_ = {h * s * (d + 3) + 1, d + 3, s * (d + 3)};
+        first_ = 1;
+        break;
       case Layout::backward:
         stride_ = {h * s * d, -d, s * d};
         first_ = s > 0 ? (s - 1) * d : 0;
@@ -43,8 +56,8 @@ class DeviceTensor {
     }
     if (layout == Layout::bshd && d % 8 != 0) stride_ = {s * h * (d + 5), h * (d + 5), d + 5};
     long long last = first_;
-    for (const long long step : {(b - 1) * stride_.batch, (h - 1) * stride_.head,
-                                 (s - 1) * stride_.seq}) {
+    for (const long long step :
+         {(b - 1) * stride_.batch, (h - 1) * stride_.head, (s - 1) * stride_.seq}) {
       if (step > 0) last += step;
     }
     elements_ = b && h && s ? static_cast<std::size_t>(last + d) : 0;
@@ -131,11 +144,11 @@ Problem make_problem(const Case& c) {
   fill(p.v, c.heads_kv, c.seq_k, c.value_dim, 1);
   for (float& x : p.q) x = rounded(c.element, x + c.q_offset);
   for (int h = 0; h < c.heads_q; h++) {
-    p.slopes.push_back(std::exp2(-8.0f * static_cast<float>(h + 1) /
-                                 static_cast<float>(c.heads_q)));
+    p.slopes.push_back(
+        std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c.heads_q)));
   }
-  const std::size_t cells = static_cast<std::size_t>(p.cell(c.batch - 1, c.heads_q - 1,
-                                                            c.seq_q - 1, c.seq_k - 1)) + 1;
+  const std::size_t cells =
+      static_cast<std::size_t>(p.cell(c.batch - 1, c.heads_q - 1, c.seq_q - 1, c.seq_k - 1)) + 1;
   if (p.bias) {
     p.bias_cells.resize(cells);
     for (float& x : p.bias_cells) x = rounded(c.bias_type, normal(random));
@@ -188,38 +201,36 @@ Kernel make_kernel(const Case& c, const std::string& folder, const std::string& 
   f.window_right = c.causal || c.right >= 0;
   f.softcap = c.softcap > 0, f.alibi = c.alibi, f.bias = c.bias, f.mask = c.mask != Mask::none;
   f.split_keys = c.splits > 1;
-  f.aligned = c.layout != Layout::odd && c.layout != Layout::backward &&
-              c.head_dim % 8 == 0 && c.value_dim % 8 == 0;
+  f.aligned = c.layout != Layout::odd && c.layout != Layout::backward && c.head_dim % 8 == 0 &&
+              c.value_dim % 8 == 0;
   if (c.all_features) {
     f.window_left = f.window_right = f.softcap = f.alibi = f.bias = f.mask = true;
   }
   Kernel kernel;
   char tile_text[80];
   if (dot) {
-    const rdna::DotTile tile = c.dot_tile.threads
-                                   ? c.dot_tile
-                                   : rdna::dot_default(c.element == ElementType::f32 ? 4 : 2,
-                                                       c.head_dim, c.value_dim);
+    const rdna::DotTile tile =
+        c.dot_tile.threads
+            ? c.dot_tile
+            : rdna::dot_default(c.element == ElementType::f32 ? 4 : 2, c.head_dim, c.value_dim);
     kernel.text = source_text(folder, "gpu/attention_forward_dot.hip", prologue(f, tile));
-    kernel.blocks =
-        rdna::dot_blocks(tile, c.batch, c.heads_q, c.seq_q, c.splits);
+    kernel.blocks = rdna::dot_blocks(tile, c.batch, c.heads_q, c.seq_q, c.splits);
     kernel.threads = tile.threads;
     std::snprintf(tile_text, sizeof(tile_text), "%dt k%d c%d v%d", tile.threads, tile.tile_keys,
                   tile.dim_chunk, tile.value_chunk);
   } else {
     const int generation = rdna::wmma_generation(arch.c_str());
     const rdna::WmmaTile tile =
-        c.wmma_tile.waves ? rdna::wmma_candidate(c.wmma_tile, generation, c.head_dim, c.value_dim)
-                          : rdna::wmma_default(generation, c.head_dim, c.value_dim, c.seq_q,
-                                               f.softcap || f.alibi || f.bias || f.mask || !f.aligned);
+        c.wmma_tile.waves
+            ? rdna::wmma_candidate(c.wmma_tile, generation, c.head_dim, c.value_dim)
+            : rdna::wmma_default(generation, c.head_dim, c.value_dim, c.seq_q,
+                                 f.softcap || f.alibi || f.bias || f.mask || !f.aligned);
     if (tile.waves == 0) return kernel;
     kernel.text = source_text(folder, "gpu/attention_forward_rdna.hip", prologue(f, tile));
-    kernel.blocks =
-        rdna::wmma_blocks(tile, c.batch, c.heads_q, c.seq_q, c.value_dim, c.splits);
+    kernel.blocks = rdna::wmma_blocks(tile, c.batch, c.heads_q, c.seq_q, c.value_dim, c.splits);
     kernel.threads = rdna::wmma_threads(tile);
-    std::snprintf(tile_text, sizeof(tile_text), "%dx%dx16 k%d%s v%d", tile.waves,
-                  tile.query_tiles, tile.tile_keys, tile.query_shared ? " q-shared" : "",
-                  tile.value_slice);
+    std::snprintf(tile_text, sizeof(tile_text), "%dx%dx16 k%d%s v%d", tile.waves, tile.query_tiles,
+                  tile.tile_keys, tile.query_shared ? " q-shared" : "", tile.value_slice);
   }
   kernel.tile = tile_text;
   return kernel;
@@ -239,8 +250,7 @@ bool run_case(const Case& c, const std::string& folder, const std::string& arch,
   DeviceTensor v(c.element, c.batch, c.heads_kv, c.seq_k, c.value_dim, c.layout);
   DeviceTensor out(c.element, c.batch, c.heads_q, c.seq_q, c.value_dim, c.layout);
   q.write(p.q), k.write(p.k), v.write(p.v);
-  const std::size_t rows = static_cast<std::size_t>(c.batch) *
-                           static_cast<std::size_t>(c.heads_q) *
+  const std::size_t rows = static_cast<std::size_t>(c.batch) * static_cast<std::size_t>(c.heads_q) *
                            static_cast<std::size_t>(c.seq_q);
   DeviceBuffer lse(rows * 4), bias(p.bias_cells.size() * 4), mask(p.mask_cells.size());
   DeviceBuffer slopes(p.slopes.size() * 4);
@@ -284,8 +294,7 @@ bool run_case(const Case& c, const std::string& folder, const std::string& arch,
   args.partial_lse = static_cast<float*>(part_lse.get());
   module.launch("attention_forward", kernel.blocks, kernel.threads, args);
   if (c.splits > 1) {
-    module.launch("attention_merge", 
-                  rdna::merge_blocks(c.batch, c.heads_q, c.seq_q, c.value_dim),
+    module.launch("attention_merge", rdna::merge_blocks(c.batch, c.heads_q, c.seq_q, c.value_dim),
                   rdna::kMergeThreads, args);
   }
 

@@ -1,6 +1,6 @@
 // The dot family's text compiled for the host with one Spec, registered for the host backend's test
-// (tests/gpu/cdna/host_backend_test.cpp). A file that includes this defines HF_HOST_KERNEL, the name
-// of the kernel, and HF_HOST_SPEC, members of `struct Spec`.
+// (tests/gpu/cdna/host_backend_test.cpp). A file that includes this defines HF_HOST_KERNEL, the
+// name of the kernel, and HF_HOST_SPEC, members of `struct Spec`.
 #include "gpu/cdna/host_registry.h"
 
 #define HF_JOIN_AGAIN(a, b) a##b
@@ -22,11 +22,21 @@ struct Spec {
 
 namespace hipflash {
 namespace host {
-int thread_id() { return host_lanes::thread_id(); }
-int block_id() { return host_lanes::block_id(); }
-char* shared_memory(int bytes) { return host_lanes::shared_memory(bytes); }
-void barrier() { host_lanes::barrier(); }
-const char* exchange(const void* mine, int bytes) { return host_lanes::exchange(mine, bytes); }
+int thread_id() {
+  return host_lanes::thread_id();
+}
+int block_id() {
+  return host_lanes::block_id();
+}
+char* shared_memory(int bytes) {
+  return host_lanes::shared_memory(bytes);
+}
+void barrier() {
+  host_lanes::barrier();
+}
+const char* exchange(const void* mine, int bytes) {
+  return host_lanes::exchange(mine, bytes);
+}
 }  // namespace host
 
 namespace {

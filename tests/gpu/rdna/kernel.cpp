@@ -33,9 +33,12 @@ void flatten(const std::string& folder, const std::string& path, std::set<std::s
 
 const char* element_name(hipflash::ElementType element) {
   switch (element) {
-    case hipflash::ElementType::f16: return "f16";
-    case hipflash::ElementType::bf16: return "bf16";
-    case hipflash::ElementType::f32: return "f32";
+    case hipflash::ElementType::f16:
+      return "f16";
+    case hipflash::ElementType::bf16:
+      return "bf16";
+    case hipflash::ElementType::f32:
+      return "f32";
   }
   return "";
 }
@@ -123,7 +126,9 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) {
   check(hipMalloc(&pointer_, bytes ? bytes : 16), "hipMalloc");
   check(hipMemset(pointer_, 0xff, bytes ? bytes : 16), "hipMemset");
 }
-DeviceBuffer::~DeviceBuffer() { static_cast<void>(hipFree(pointer_)); }
+DeviceBuffer::~DeviceBuffer() {
+  static_cast<void>(hipFree(pointer_));
+}
 void DeviceBuffer::upload(const void* data, std::size_t bytes) {
   if (bytes) check(hipMemcpy(pointer_, data, bytes, hipMemcpyHostToDevice), "upload");
 }
@@ -134,7 +139,9 @@ void DeviceBuffer::download(void* data, std::size_t bytes) const {
 Module::Module(const std::vector<char>& code) {
   check(hipModuleLoadData(&module_, code.data()), "hipModuleLoadData");
 }
-Module::~Module() { static_cast<void>(hipModuleUnload(module_)); }
+Module::~Module() {
+  static_cast<void>(hipModuleUnload(module_));
+}
 
 void Module::launch(const char* kernel, long long blocks, int threads,
                     const hipflash::AttentionArgs& args) const {
@@ -142,10 +149,10 @@ void Module::launch(const char* kernel, long long blocks, int threads,
   check(hipModuleGetFunction(&function, module_, kernel), kernel);
   hipflash::AttentionArgs copy = args;
   void* parameters[] = {&copy};
-  check(hipModuleLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
-                              static_cast<unsigned>(threads), 1, 1, 0, nullptr, parameters,
-                              nullptr),
-        kernel);
+  check(
+      hipModuleLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
+                            static_cast<unsigned>(threads), 1, 1, 0, nullptr, parameters, nullptr),
+      kernel);
   check(hipDeviceSynchronize(), "hipDeviceSynchronize");
 }
 

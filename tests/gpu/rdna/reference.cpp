@@ -114,8 +114,8 @@ double allowed_error(const Problem& p, const Result& exact) {
     if (!std::isfinite(exact.out[n])) continue;
     plain = std::max(plain, std::abs(low.out[n] - exact.out[n]));
     const float shifted = rounded(p.element, static_cast<float>(exact.out[n]) + 0.3f) - 0.3f;
-    around = std::max(around,
-                      std::abs(static_cast<double>(rounded(p.element, shifted)) - exact.out[n]));
+    around =
+        std::max(around, std::abs(static_cast<double>(rounded(p.element, shifted)) - exact.out[n]));
   }
   return (p.softcap > 0 ? 3 : 2) * plain + 2 * around + 1e-6;
 }

@@ -1,5 +1,5 @@
-// Attention in float64 over small host tensors, and the same in a 16-bit or f32 type, which tells how
-// far a right result may be off.
+// Attention in float64 over small host tensors, and the same in a 16-bit or f32 type, which tells
+// how far a right result may be off.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct Problem {
   int diagonal = 0, window_left = 1 << 30, window_right = 1 << 30;
   float scale = 1.0f, softcap = 0.0f;
   bool alibi = false, bias = false, mask = false;
-  std::vector<float> q, k, v, slopes, bias_cells;  // slopes per head; cells (batch, head, query, key)
+  std::vector<float> q, k, v, slopes,
+      bias_cells;  // slopes per head; cells (batch, head, query, key)
   std::vector<unsigned char> mask_cells;
 
   int cell(int b, int h, int i, int j) const { return ((b * heads_q + h) * seq_q + i) * seq_k + j; }
@@ -35,8 +36,8 @@ struct Result {
 // element type.
 Result attention(const Problem& problem, bool low);
 
-// The field's rule for the largest error of an output (twice, three times with a softcap, what plain
-// attention in the element type is off).
+// The field's rule for the largest error of an output (twice, three times with a softcap, what
+// plain attention in the element type is off).
 double allowed_error(const Problem& problem, const Result& exact);
 
 }  // namespace rdna_test

@@ -1,5 +1,5 @@
-// Compiles the default configs of the RDNA kernel text by hipRTC, without a GPU, and prints what each
-// takes; fails if any spills or uses scratch up to a head dim of 256.
+// Compiles the default configs of the RDNA kernel text by hipRTC, without a GPU, and prints what
+// each takes; fails if any spills or uses scratch up to a head dim of 256.
 //
 //   rdna_resources KERNEL_SOURCES [--family wmma|dot] [--queries N] [--out FOLDER] [--only TEXT]
 //                 ARCH...
@@ -98,14 +98,14 @@ int main(int argc, char** argv) {
           facts.element = element, facts.head_dim = facts.value_head_dim = dim;
           std::string text;
           if (dot) {
-            text = source_text(folder, "gpu/attention_forward_dot.hip",
-                               prologue(facts, rdna::dot_default(
-                                                   element == ElementType::f32 ? 4 : 2, dim, dim)));
+            text = source_text(
+                folder, "gpu/attention_forward_dot.hip",
+                prologue(facts, rdna::dot_default(element == ElementType::f32 ? 4 : 2, dim, dim)));
           } else {
             const int generation = rdna::wmma_generation(arch.c_str());
-            text = source_text(folder, "gpu/attention_forward_rdna.hip",
-                               prologue(facts, rdna::wmma_default(
-                                                   generation, dim, dim, queries,
+            text = source_text(
+                folder, "gpu/attention_forward_rdna.hip",
+                prologue(facts, rdna::wmma_default(generation, dim, dim, queries,
                                                    facts.softcap || facts.alibi || facts.bias ||
                                                        facts.mask || !facts.aligned)));
           }

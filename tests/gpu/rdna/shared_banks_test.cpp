@@ -1,6 +1,6 @@
-// Every access of the wmma family to shared memory, from its addresses: no two lanes that are served
-// together may need different words of one bank. The model: 32 banks of 4 bytes; lanes are served
-// in order, as many at once as fetch 128 bytes.
+// Every access of the wmma family to shared memory, from its addresses: no two lanes that are
+// served together may need different words of one bank. The model: 32 banks of 4 bytes; lanes are
+// served in order, as many at once as fetch 128 bytes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -39,7 +39,10 @@ struct Layout {
   rdna::WmmaStaging to;
 
   Layout(int gfx, rdna::WmmaTile config, int dim)
-      : generation(gfx), tile(config), head_dim(dim), at(rdna::wmma_shared(gfx, config, dim)),
+      : generation(gfx),
+        tile(config),
+        head_dim(dim),
+        at(rdna::wmma_shared(gfx, config, dim)),
         to(rdna::wmma_staging(config, dim)) {}
 
   std::vector<int> key_store(int wave, int piece) const {
@@ -58,11 +61,10 @@ struct Layout {
     for (int thread = 32 * wave; thread < 32 * wave + 32; thread++) {
       const int run = rdna::wmma_value_run(to, thread), dim = rdna::wmma_value_dim(to, thread);
       const bool active = run < to.runs && dim < tile.value_slice;
-      lanes.push_back(!active
-                          ? -1
-                          : at.v + rdna::wmma_value_offset(generation, at, dim) +
-                                rdna::wmma_value_offset(generation, at, dim_in_piece) +
-                                (run + task * to.run_step) * to.run * 2);
+      lanes.push_back(!active ? -1
+                              : at.v + rdna::wmma_value_offset(generation, at, dim) +
+                                    rdna::wmma_value_offset(generation, at, dim_in_piece) +
+                                    (run + task * to.run_step) * to.run * 2);
     }
     return lanes;
   }

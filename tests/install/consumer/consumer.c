@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                       \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      fprintf(stderr, "line %d: %s\n%s\n", __LINE__, #condition, hipflash_last_error());       \
-      return 1;                                                                                \
-    }                                                                                          \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      fprintf(stderr, "line %d: %s\n%s\n", __LINE__, #condition, hipflash_last_error()); \
+      return 1;                                                                          \
+    }                                                                                    \
   } while (0)
 
 static hipflash_tensor column(float* data, int64_t seq) {
@@ -26,7 +26,8 @@ static hipflash_tensor column(float* data, int64_t seq) {
 int main(void) {
   /* Scores 0 and ln 3: the softmax is 1/4 and 3/4, the output 7, the log-sum-exp ln 4. */
   float q[] = {1.0f}, k[] = {0.0f, logf(3.0f)}, v[] = {4.0f, 8.0f}, out[] = {0.0f}, lse[] = {0.0f};
-  const hipflash_tensor tq = column(q, 1), tk = column(k, 2), tv = column(v, 2), to = column(out, 1);
+  const hipflash_tensor tq = column(q, 1), tk = column(k, 2), tv = column(v, 2),
+                        to = column(out, 1);
   hipflash_options options = HIPFLASH_OPTIONS_INIT;
   hipflash_pointers pointers = HIPFLASH_POINTERS_INIT;
   hipflash_context* context = NULL;

@@ -45,4 +45,6 @@ bool error_is_caught() {
 
 }  // namespace
 
-int main() { return result_is_right() && error_is_caught() ? 0 : 1; }
+int main() {
+  return result_is_right() && error_is_caught() ? 0 : 1;
+}
