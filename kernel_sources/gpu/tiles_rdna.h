@@ -146,11 +146,11 @@ constexpr long long wmma_blocks(WmmaTile tile, int batch, int heads_q, int seq_q
 }
 
 // The registers of a lane that hold Q and O for one query tile; gfx11 keeps Q twice, once in each half
-// wave. S, P, the operands in flight and the next K and V need some 60 more of the 256.
+// wave. O takes half a register for each value dim. S, P, the operands in flight and the next K and V
+// need some 60 more of the 256.
 constexpr int wmma_query_registers(int generation, int head_dim) {
   return round_up(head_dim, 16) / (generation == 12 ? 4 : 2);
 }
-constexpr int kWmmaRegisters = 192;
 
 // Neighbouring slices of equal size, as few as `limit` dims each allow.
 constexpr int wmma_slice(int value_dim, int limit) {
@@ -161,19 +161,20 @@ constexpr int wmma_slice(int value_dim, int limit) {
 // docs/performance.md has the estimates that it rests on.
 constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int seq_q,
                                 bool modified) {
-  const int more = !modified ? 0 : generation == 12 ? 16 : 32;
-  const int q = wmma_query_registers(generation, head_dim) + more;
-  const int v = round_up(value_dim, 16);
+  const bool gfx12 = generation == 12;
+  const int q = wmma_query_registers(generation, head_dim), v = round_up(value_dim, 16);
   if (head_dim <= 64 && v <= 64 && seq_q > 64 && !modified) {
-    return {4, 2, generation == 12 || head_dim <= 32 ? 32 : 16, false, v};
+    return {4, 2, gfx12 || head_dim <= 32 ? 32 : 16, false, v};
   }
-  WmmaTile tile = {8, 1, 32, false, v};
-  if (q + v / 2 > (generation == 12 ? 144 : 128)) tile.tile_keys = 16;
-  if (generation == 12) {
-    tile.value_slice = wmma_slice(v, 2 * (kWmmaRegisters - q) / 16 * 16);
+  // Registers of Q and O up to which 32 keys a step fit, and up to which Q fits at all.
+  const int wide = gfx12 ? (modified ? 128 : 144) : (modified ? 96 : 128);
+  const int most = gfx12 ? (modified ? 176 : 192) : (modified ? 144 : 192);
+  WmmaTile tile = {8, 1, q + v / 2 > wide ? 16 : 32, false, v};
+  if (gfx12) {
+    tile.value_slice = wmma_slice(v, 2 * (most - q) / 16 * 16);
   } else {
     tile.value_slice = wmma_slice(v, head_dim <= 256 ? 256 : modified ? 128 : 192);
-    tile.query_shared = q + tile.value_slice / 2 > kWmmaRegisters;
+    tile.query_shared = q + tile.value_slice / 2 > most;
     if (tile.query_shared) tile.waves = 4;
   }
   // Few queries: waves without rows would only wait. Fewer threads hold more of the next K and V each.
