@@ -48,10 +48,12 @@ HF_DEVICE Rows rows_of(const void* base, RowStrides stride, int batch, int head,
   return {static_cast<const char*>(base) + at * element_bytes, stride.seq * element_bytes, count};
 }
 
-// The first `limit` of them through a buffer. Rounded up to words, which the check counts in.
+// The first `limit` of them through a buffer. (A maximum with 0 would be a vector instruction, and
+// the buffer no longer uniform. So the product may wrap, when there are no rows and nobody looks.)
 HF_DEVICE Buffer buffer_of(const Rows& rows, int dim, int limit) {
   const int count = rows.count < limit ? rows.count : limit;
-  const int bytes = (count - 1) * static_cast<int>(rows.stride) + dim * kElementBytes;
+  const u32 past_last = static_cast<u32>(count - 1) * static_cast<u32>(rows.stride);
+  const int bytes = static_cast<int>(past_last) + dim * kElementBytes;
   return make_buffer(rows.base, count > 0 ? bytes : 0);
 }
 
