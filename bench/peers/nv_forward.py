@@ -361,6 +361,10 @@ def cases(quick=False):
             out.append((S('sm80', d, dv, **everything), [dict(c, pad=8) for c in features]))
             out.append((S('sm80', d, dv, config=dict(text.default_config('sm80', d, dv), pack_heads=True), **everything),
                         [dict(c, pad=8) for c in features if 'bias' not in c] + [dict(shape=(2, 8, 2, 3, 500), causal='bottom', splits=2)]))
+    for d, waves, blocks in ((128, 1, 4), (64, 1, 4), (128, 2, 3)):  # few queries: a tile of the heads of a group
+        few = dict(tile_keys=64, waves=waves, row_tiles=1, stages=2, blocks_per_sm=blocks, q_in_registers=False, pack_heads=True)
+        out.append((S('sm80', d, config=few, split_keys=True, window_right=True),
+                    [dict(shape=(2, 8, 2, q, k), pad=8, splits=n, causal='bottom') for q, k, n in ((1, 700, 4), (3, 1000, 7), (9, 333, 1), (40, 50, 2))]))
     out.append((S('sm80', 36, 44), [dict(shape=x, pad=4, layout='bhsd') for x in SHAPES]))  # rows aligned, width not
     for family in ('sm80', 'sm90'):
         out.append((S(family, 64, **causal), [dict(shape=(2, 2, 1, 100, 200), layout='far', causal='bottom')]))

@@ -13,7 +13,7 @@ struct Work {
 // more per resident block in a group to even out; equal rows and short sequences are better off
 // with few heads at a time, whose keys then arrive from memory evenly over time.
 HF_DEVICE int pieces_together(int tiles, int blocks_per_sm) {
-  return !Spec::window_right ? 32 : (tiles >= 8 ? 160 : 80) * blocks_per_sm;
+  return !Spec::window_right ? 32 : (tiles >= 8 ? 160 : 64) * blocks_per_sm;
 }
 
 // Rows are queries, or (query, head) pairs of a K/V head's group when `kPack`.
