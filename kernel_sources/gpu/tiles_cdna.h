@@ -168,7 +168,7 @@ constexpr long long merge_blocks(int batch, int heads_q, int seq_q, int value_di
 
 constexpr Tile kTiles[] = {
     {4, 32, 64, 2, 4}, {4, 32, 32, 4, 2}, {4, 32, 32, 2, 4}, {4, 32, 64, 3, 2}, {8, 32, 64, 2, 4},
-    {4, 32, 32, 1, 4}, {4, 16, 32, 2, 4}, {4, 16, 32, 1, 4}, {4, 16, 16, 1, 4}, {4, 32, 64, 1, 4},
+    {4, 32, 32, 1, 2}, {4, 16, 32, 2, 4}, {4, 16, 32, 1, 4}, {4, 16, 16, 1, 4}, {4, 32, 64, 1, 4},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
@@ -186,7 +186,7 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
     if (bytes <= 128) return plain ? Tile{4, 32, 32, 4, 2} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 256) return plain ? Tile{4, 32, 64, 2, 3} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 384 && plain) return {4, 32, 32, 2, 3};
-    if (bytes <= 512) return plain ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
+    if (bytes <= 512) return plain ? Tile{4, 32, 32, 1, 2} : Tile{4, 16, 32, 1, 4};
     return {4, 16, 32, 1, 2};
   }
   if (bytes <= (card == Card::gfx908 ? 256 : 512) && plain) return {4, 32, 32, 2, 4};
