@@ -222,11 +222,27 @@ Builder nv_builder(const Problem& problem, const DeviceFacts& device) {
   return builder;
 }
 
+// Rows of (query, head of the group) that one narrow block of the mma.sync family holds: few
+// queries share the reading of K and V, and split keys keep the device busy.
+bool few_rows(const AttentionArgs& args) {
+  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
+  return rows <= 32 && args.head_dim <= 128 && args.value_head_dim <= 128;
+}
+
+Sm80Tile sm80_tile(const Builder& builder, const DeviceFacts& device) {
+  const AttentionArgs& args = builder.args();
+  if (few_rows(args)) {
+    const int waves = args.seq_q * (args.heads_q / args.heads_kv) <= 16 ? 1 : 2;
+    return {64, waves, 1, 2, 4, false, true};
+  }
+  return sm80_default(args.head_dim, args.value_head_dim, builder.modified(),
+                      static_cast<int>(device.shared_bytes));
+}
+
 KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const std::string& why) {
   Builder builder = nv_builder(problem, device);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
-  const Sm80Tile tile =
-      sm80_default(dim, value_dim, builder.modified(), static_cast<int>(device.shared_bytes));
+  const Sm80Tile tile = sm80_tile(builder, device);
   const Config config = {{{"tile_keys", tile.tile_keys},
                           {"waves", tile.waves},
                           {"row_tiles", tile.row_tiles},
@@ -297,6 +313,7 @@ KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device) {
     return plan_sm80(problem, device, "built-in default of mma.sync for " + device.arch);
   }
   Builder builder = nv_builder(problem, device);
+  if (few_rows(builder.args())) return plan_sm80(problem, device, "mma.sync: few queries");
   if (wgmma_takes(problem, builder.args())) return plan_sm90(builder, device);
   return plan_sm80(problem, device, "mma.sync: wgmma does not take these strides or features");
 }
