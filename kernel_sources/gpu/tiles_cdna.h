@@ -186,7 +186,8 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
     if (bytes <= 128) return plain ? Tile{4, 32, 32, 4, 2} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 256) return plain ? Tile{4, 32, 64, 2, 3} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 384 && plain) return {4, 32, 32, 2, 3};
-    if (bytes <= 512) return plain ? Tile{4, 32, 32, 1, 2} : Tile{4, 16, 32, 1, 4};
+    if (bytes <= 512 && plain && card != Card::gfx90a) return {4, 32, 32, 1, 2};
+    if (bytes <= 512) return {4, 16, 32, plain ? 2 : 1, 4};
     return {4, 16, 32, 1, 2};
   }
   if (bytes <= (card == Card::gfx908 ? 256 : 512) && plain) return {4, 32, 32, 2, 4};
