@@ -53,7 +53,7 @@ HF_DEVICE const char* head_rows(const void* base, const RowStrides& stride, int 
 }
 
 HF_DEVICE void multiply_keys(Scores& s, const char* shared, const Thread& at) {
-  HF_UNROLL_BY_4
+  HF_UNROLL_BY_2
   for (int d = 0; d < kTile.dim_chunk / 4; d++) {
     Quad q[kRows], k[kColumns];
     HF_UNROLL
@@ -138,6 +138,7 @@ HF_DEVICE void store_probabilities(char* shared, const Scores& p, const Thread& 
 }
 
 HF_DEVICE void multiply_values(Output& o, int chunk, const char* shared, const Thread& at) {
+  HF_NO_UNROLL
   for (int j = 0; j < kKeys; j += 4) {
     FloatQuad p[kRows];
     HF_UNROLL

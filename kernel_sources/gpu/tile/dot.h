@@ -6,11 +6,13 @@
 
 #if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
-#define HF_UNROLL_BY_4 _Pragma("unroll 4")
+#define HF_UNROLL_BY_2 _Pragma("unroll 2")
+#define HF_NO_UNROLL _Pragma("unroll 1")
 #define HF_THREADS(n) __launch_bounds__(n)
 #else
 #include "gpu/tile/host.h"
-#define HF_UNROLL_BY_4
+#define HF_UNROLL_BY_2
+#define HF_NO_UNROLL
 #define HF_THREADS(n)
 #endif
 
