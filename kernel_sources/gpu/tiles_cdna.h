@@ -17,8 +17,7 @@ constexpr int larger(int a, int b) {
   return a > b ? a : b;
 }
 
-// ---- cards
-// ---------------------------------------------------------------------------------------
+// ---- cards --------------------------------------------------------------------------------------
 
 enum class Card { none, gfx908, gfx90a, gfx942, gfx950 };
 
@@ -57,8 +56,7 @@ constexpr bool stride_allows_vectors(long long stride) {
   return stride >= 0 && stride < (1LL << 31) / (128 * 4) - 1024;
 }
 
-// ---- tiles
-// ---------------------------------------------------------------------------------------
+// ---- tiles --------------------------------------------------------------------------------------
 
 struct Tile {
   int waves;           // of a block
@@ -163,8 +161,7 @@ constexpr long long merge_blocks(int batch, int heads_q, int seq_q, int value_di
          kMergeThreads;
 }
 
-// ---- the list that a tuner chooses from, sound ones first
-// ------------------------------------------
+// ---- the list that a tuner chooses from, sound ones first ---------------------------------------
 
 constexpr Tile kTiles[] = {
     {4, 32, 64, 2, 4}, {4, 32, 32, 4, 2}, {4, 32, 32, 2, 4}, {4, 32, 64, 3, 2}, {8, 32, 64, 2, 4},
@@ -196,8 +193,7 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
   return {4, 16, 16, 1, 2};
 }
 
-// ---- compilation
-// -----------------------------------------------------------------------------------
+// ---- compilation --------------------------------------------------------------------------------
 
 // Without -fno-slp-vectorize the compiler makes packed f32 instructions, which cannot run beside
 // matrix products. It must come after the -O option.
