@@ -14,6 +14,8 @@ list(FILTER HIPFLASH_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
 if(HIPFLASH_BUILD_COMMAND AND HIPFLASH_CLI_SOURCES)
   hipflash_header_library(CLI11 CLI/CLI.hpp libcli11-dev)
   add_library(hipflash_cli STATIC ${HIPFLASH_CLI_SOURCES})
+  # Nothing here is hot, and optimizing JSON takes longer than all else.
+  target_compile_options(hipflash_cli PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   target_link_libraries(
     hipflash_cli
     PUBLIC hipflash_internal hipflash_CLI11
