@@ -12,8 +12,7 @@
 // run in steps of one fragment, each with a slice of the side work, in exactly the written order.
 //
 // Tile config: waves, mma_rows, tile_keys, waves_per_simd, read_ahead (tiles_cdna.h); dies, the
-// number of dies with an L2 of their own (a power of two); largest_head_dim, what a general config
-// is built for.
+// number of dies with an L2 of their own (a power of two); largest_head_dim, what a general config is built for.
 #if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
 #else
@@ -79,23 +78,16 @@ struct Passes {
 
 HF_DEVICE Passes passes_of(KeyRange block, KeyRange some, KeyRange all) {
   const int tiles = block.first < block.end ? (block.end - block.first + kKeys - 1) / kKeys : 0;
-  // (Selections, no max and min or branches: the former would become vector instructions, and with
-  // them all that depends on the loops; the latter would tangle the loops.)
+  // (max and min would become vector instructions, and with them all that depends on the loop)
   const int see = some.first > block.first ? (some.first - block.first) / kKeys : 0;
-  const int seen_end = some.end < block.end ? some.end : block.end;
-  const int idle = seen_end > block.first ? (seen_end - block.first + kKeys - 1) / kKeys : 0;
-  const int full = all.first > block.first ? (all.first - block.first + kKeys - 1) / kKeys : 0;
-  const int full_end = all.end < block.end ? all.end : block.end;
-  const int again = full_end > block.first ? (full_end - block.first) / kKeys : 0;
-  const bool blind = see >= idle || some.first >= some.end, all_masked = full >= again;
-  return {blind ? 0 : see,
-          blind        ? 0
-          : all_masked ? see
-                       : full,
-          blind        ? 0
-          : all_masked ? see
-                       : again,
-          blind ? 0 : idle, tiles};
+  const int end = some.end < block.end ? some.end : block.end;
+  const int idle = end > block.first ? (end - block.first + kKeys - 1) / kKeys : 0;
+  int full = all.first > block.first ? (all.first - block.first + kKeys - 1) / kKeys : 0;
+  const int last = all.end < block.end ? all.end : block.end;
+  int again = last > block.first ? (last - block.first) / kKeys : 0;
+  if (see >= idle || some.first >= some.end) return {tiles, tiles, tiles, tiles, tiles};
+  if (full >= again) full = again = see;
+  return {see, full, again, idle, tiles};
 }
 
 // Where in a phase of `steps` steps piece i of `count` is done: evenly in [first, end).
@@ -119,10 +111,17 @@ void attention_forward(const AttentionArgs args) {
                                 : args.seq_q - 1;
   const KeyRange keys =
       keys_of_split(args, keys_seen_by_any(args, work.first_query, last_of_block), work.split);
-  const int last = query + queries - 1;
-  KeyRange some = keys_seen_by_any(args, query, last);
-  if (queries <= 0) some.end = some.first;  // a wave past the last query only passes by
-  const Passes pass = passes_of(keys, some, keys_seen_by_all(args, query, last));
+  // (how this is written decides whether the compiler keeps the hot loops apart and free of moves)
+  Passes pass = {};
+  {
+    const int last = query + queries - 1;
+    if (queries > 0) {
+      pass =
+          passes_of(keys, keys_seen_by_any(args, query, last), keys_seen_by_all(args, query, last));
+    } else {
+      pass = passes_of(keys, {0, 0}, {0, 0});
+    }
+  }
 
   const int count = keys.end - keys.first;
   KeyLoader next_keys;
