@@ -159,6 +159,10 @@ class FakeDevice : public platform::Device {
     }
     return std::make_shared<platform::Module>();
   }
+  std::unique_ptr<platform::Runner> prepare(std::shared_ptr<platform::Module>,
+                                            const platform::Launch&) override {
+    return nullptr;
+  }
   std::atomic<int> loads{0};
   bool refuse_cached = false;
 
