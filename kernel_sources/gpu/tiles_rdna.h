@@ -167,7 +167,7 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
     return {4, 2, gfx12 || head_dim <= 32 ? 32 : 16, false, v};
   }
   // Registers of Q and O up to which 32 keys a step fit, and up to which Q fits at all.
-  const int wide = gfx12 ? (modified ? 128 : 144) : (modified ? 96 : 128);
+  const int wide = gfx12 ? (modified ? 112 : 144) : (modified ? 96 : 128);
   const int most = gfx12 ? (modified ? 176 : 192) : (modified ? 144 : 192);
   WmmaTile tile = {8, 1, q + v / 2 > wide ? 16 : 32, false, v};
   if (gfx12) {
@@ -177,8 +177,11 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
     tile.query_shared = q + tile.value_slice / 2 > most;
     if (tile.query_shared) tile.waves = 4;
   }
-  // Few queries: waves without rows would only wait. Fewer threads hold more of the next K and V each.
-  while (tile.waves > 2 && wmma_queries(tile) >= 2 * seq_q) tile.waves /= 2;
+  // Few queries: waves without rows would only wait. But fewer threads hold more of the next K and V
+  // each, so it takes registers that O and Q leave.
+  const int held = q + tile.value_slice / 2;
+  const int fewest = tile.query_shared || held > wide ? tile.waves : held > wide / 2 + 16 ? 4 : 2;
+  while (tile.waves > fewest && wmma_queries(tile) >= 2 * seq_q) tile.waves /= 2;
   if (tile.waves < 4) tile.tile_keys = 16;
   while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) tile.waves /= 2;
   return tile;
