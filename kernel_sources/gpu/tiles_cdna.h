@@ -172,6 +172,8 @@ constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 // The default for an architecture, element size and head dimensions. `plain`: no softcap, ALiBi,
 // bias or bool mask, and rows are aligned; anything else takes registers for addresses and values.
 constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim, bool plain) {
+  // Rows that are not whole chunks take the element path too.
+  plain = plain && head_dim * element_bytes % 16 == 0 && value_dim * element_bytes % 16 == 0;
   const int bytes = element_bytes * larger(head_dim, value_dim);  // of the longer row
   if (element_bytes == 2) {
     if (bytes <= 64) return {4, 32, 64, plain || card != Card::gfx908 ? 2 : 1, 4};
