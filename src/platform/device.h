@@ -18,12 +18,13 @@ const char* to_string(Kind kind) noexcept;
 struct DeviceFacts {
   Kind kind = Kind::cpu;
   int ordinal = 0;
-  std::string name;              // for people
-  std::string arch;              // as in jit::Spec::arch
-  int compute_units = 1;         // CPU: threads that the library uses
-  int wave_size = 1;             // lanes of a wave; 1 on the CPU
-  std::size_t shared_bytes = 0;  // LDS or shared memory that one block may use
-  std::size_t memory_bytes = 0;  // total memory
+  std::string name;                // for people
+  std::string arch;                // as in jit::Spec::arch
+  int compute_units = 1;           // CPU: threads that the library uses
+  int wave_size = 1;               // lanes of a wave; 1 on the CPU
+  std::size_t shared_bytes = 0;    // LDS or shared memory that one block may use
+  std::size_t memory_bytes = 0;    // total memory
+  bool reads_host_memory = false;  // a GPU that reaches any memory of the process
   std::vector<std::string>
       notes;  // anything a user should know ("AVX-512 off: XCR0 lacks ZMM state")
 };

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "core/fail.h"
@@ -111,13 +112,16 @@ class GpuRunner final : public Runner {
   }
 
  private:
-  // Memory of another device would be read through the wrong address space or fault the context.
+  // Memory of the host or of another device would be read through the wrong address space or end
+  // the process's work on this device.
   void check_owner(const char* name, const void* pointer) const {
     const int owner = driver_.device_of(pointer);
-    if (owner >= 0 && owner != facts_.ordinal) {
-      fail(ErrorCode::InvalidArgument, "{} is memory of {}:{}, but the plan is for {}:{}", name,
-           to_string(facts_.kind), owner, to_string(facts_.kind), facts_.ordinal);
-    }
+    if (owner == facts_.ordinal || (owner < 0 && facts_.reads_host_memory)) return;
+    const std::string where = owner < 0
+                                  ? "not memory of a device"
+                                  : fmt::format("memory of {}:{}", to_string(facts_.kind), owner);
+    fail(ErrorCode::InvalidArgument, "{} = {} is {}, but the plan is for {}:{}", name,
+         fmt::ptr(pointer), where, to_string(facts_.kind), facts_.ordinal);
   }
 
   GpuDriver& driver_;

@@ -100,6 +100,7 @@ class HipDriver final : public GpuDriver {
     facts.wave_size = properties.warpSize;
     facts.shared_bytes = properties.sharedMemPerBlock;
     facts.memory_bytes = properties.totalGlobalMem;
+    facts.reads_host_memory = properties.pageableMemoryAccess != 0;
     return facts;
   }
 
