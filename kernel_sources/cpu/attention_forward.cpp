@@ -13,9 +13,11 @@
 
 namespace hipflash {
 
-// Columns are handled in whole register blocks and in whole steps of the softmax.
-constexpr int kColumnStep = kMicroColumns > 2 * kLanes ? kMicroColumns : 2 * kLanes;
-static_assert(kTile.tile_keys % kColumnStep == 0, "key blocks are whole column steps");
+// Keys are handled in whole steps of the softmax. A register block that is wider has a narrow form
+// for the edges of the mask.
+constexpr int kColumnStep = 2 * kLanes;
+constexpr int kEdgeVectors = kMicroColumns > kColumnStep ? 2 : Spec::micro_vectors;
+static_assert(kMicroColumns <= 2 * kColumnStep, "a register block is at most two steps wide");
 
 struct Buffers {
   Unit* queries;
@@ -91,6 +93,34 @@ static __attribute__((noinline)) void softmax_block(const AttentionArgs& args, c
                {state.max + first_row, state.sum + first_row, state.rescale + first_row});
 }
 
+// The product with V of one block of queries, for the value columns from `column` on: whole
+// register blocks of Vectors vectors, then a narrower one for what is left.
+template <int Vectors>
+HF_DEVICE void attend_values(const AttentionArgs& args, const Buffers& buffers, int first_row,
+                             int blocks, const Span* spans, int column = 0) {
+  constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
+  constexpr int kColumns = Vectors * kLanes;
+  const int dim = value_head_dim(args);
+  for (; dim - column > kColumns - kLanes; column += kColumns) {
+    const Unit* panel = buffers.values + column / kMicroColumns * kPanel + column % kMicroColumns;
+    for (int block = 0; block < blocks; ++block) {
+      const Span& span = spans[block];
+      if (span.from >= span.to) continue;
+      const int row = block * Spec::micro_rows;
+      const int first_unit = span.from / kUnitElements;
+      multiply_probabilities_values<Vectors>(
+          reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit,
+          panel + first_unit * kMicroColumns, units_of(span.end) - first_unit,
+          buffers.state.rescale + first_row + row,
+          buffers.output + static_cast<long long>(first_row + row) * buffers.output_stride + column,
+          buffers.output_stride);
+    }
+  }
+  if constexpr (Vectors > 1) {
+    if (column < dim) attend_values<Vectors - 1>(args, buffers, first_row, blocks, spans, column);
+  }
+}
+
 // One block of queries against one packed block of keys.
 HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
                             int first_row, int first_key, int keys, float factor) {
@@ -110,14 +140,20 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
 
   const int units = units_of(head_dim(args));
   const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
-  for (int column = from; column < to; column += kMicroColumns) {
+  for (int column = from / kMicroColumns * kMicroColumns; column < to; column += kMicroColumns) {
     const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
     for (int block = 0; block < blocks; ++block) {
-      if (column < spans[block].from || column >= spans[block].to) continue;
+      const int first = max_int(spans[block].from, column);
+      const int end = min_int(spans[block].to, column + kMicroColumns);
+      if (first >= end) continue;
       const int row = block * Spec::micro_rows;
-      multiply_queries_keys<Spec::micro_vectors>(queries + static_cast<long long>(row) * units,
-                                                 panel, units,
-                                                 buffers.scores + row * Spec::tile_keys + column);
+      const Unit* rows = queries + static_cast<long long>(row) * units;
+      float* scores = buffers.scores + row * Spec::tile_keys + first;
+      if (end - first >= kMicroColumns) {
+        multiply_queries_keys<Spec::micro_vectors>(rows, panel, units, scores);
+      } else {
+        multiply_queries_keys<kEdgeVectors>(rows, panel + first - column, units, scores);
+      }
     }
   }
 
@@ -129,23 +165,7 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
                   buffers.scores + row * Spec::tile_keys);
   }
 
-  constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
-  const int value_columns = value_head_dim(args);
-  for (int column = 0; column < value_columns; column += kMicroColumns) {
-    const Unit* panel = buffers.values + column / kMicroColumns * kPanel;
-    for (int block = 0; block < blocks; ++block) {
-      const Span& span = spans[block];
-      if (span.from >= span.to) continue;
-      const int row = block * Spec::micro_rows;
-      const int first_unit = span.from / kUnitElements;
-      multiply_probabilities_values<Spec::micro_vectors>(
-          reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit,
-          panel + first_unit * kMicroColumns, units_of(span.end) - first_unit,
-          buffers.state.rescale + first_row + row,
-          buffers.output + static_cast<long long>(first_row + row) * buffers.output_stride + column,
-          buffers.output_stride);
-    }
-  }
+  attend_values<Spec::micro_vectors>(args, buffers, first_row, blocks, spans);
 }
 
 // All rows of a chunk of at most Rows <= kFewRows rows against one block of keys in place.

@@ -55,8 +55,9 @@ inline CpuTile cpu_default_tile(CpuIsa isa, ElementType /*element*/, int /*head_
                                 int /*value_head_dim*/) {
   switch (isa) {
     case CpuIsa::avx512_bf16:
-    case CpuIsa::avx512:
       return {64, 256, 8, 2};
+    case CpuIsa::avx512:
+      return {120, 128, 6, 4};
     case CpuIsa::avx2:
       return {60, 256, 6, 2};
     case CpuIsa::portable:
