@@ -78,4 +78,5 @@ foreach(source ${HIPFLASH_EXAMPLES})
                                                   "${HIPFLASH_TEST_ENVIRONMENT}")
 endforeach()
 
+include(HipflashGpuTests)
 include("${PROJECT_SOURCE_DIR}/tests/install/install.cmake" OPTIONAL)
