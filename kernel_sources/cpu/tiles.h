@@ -34,7 +34,8 @@ inline const CpuIsaFacts& cpu_isa_facts(CpuIsa isa) {
 }
 
 // Options of every CPU kernel. No -march=native (it misnames new processors) and nothing of
-// -ffast-math (masks are infinities). -O2: -O3 compiles a tenth of a second longer for 1 to 2%. Contraction is off so that compilers agree on roundings.
+// -ffast-math (masks are infinities). Contraction is off so that compilers agree on roundings.
+// -O2: -O3 compiles a tenth of a second longer for 1 to 2%.
 constexpr const char* kCpuKernelOptions =
     "-std=c++20 -O2 -pipe -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math "
     "-fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables -fvisibility=hidden -nostdlib -w "
