@@ -6,6 +6,7 @@
 
 #if FMT_VERSION < \
     110000  // later ones declare it otherwise, and then it is compiled where it is used
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a storage class takes none
 #define HIPFLASH_FMT_ONCE(prefix)                                                                 \
   FMT_BEGIN_NAMESPACE                                                                             \
   namespace detail {                                                                              \
