@@ -6,7 +6,7 @@
 
 #if FMT_VERSION < \
     110000  // later ones declare it otherwise, and then it is compiled where it is used
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a storage class takes none
+// NOLINTBEGIN(bugprone-macro-parentheses): a storage class takes none
 #define HIPFLASH_FMT_ONCE(prefix)                                                                 \
   FMT_BEGIN_NAMESPACE                                                                             \
   namespace detail {                                                                              \
@@ -14,5 +14,6 @@
                                         basic_format_args<FMT_BUFFER_CONTEXT(char)>, locale_ref); \
   }                                                                                               \
   FMT_END_NAMESPACE
+// NOLINTEND(bugprone-macro-parentheses)
 HIPFLASH_FMT_ONCE(extern)
 #endif
