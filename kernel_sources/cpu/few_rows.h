@@ -7,7 +7,7 @@
 namespace hipflash {
 
 constexpr int kFewRows = 4;     // rows up to which this way is taken
-constexpr int kKeysAtOnce = 4;  // keys per step, to have independent sums
+constexpr int kKeysAtOnce = 8;  // keys of V per step: the output is loaded and stored once in it
 
 HF_DEVICE Vec load_at_most(const Element* p, int elements) {
   return elements >= kLanes ? load(p) : load_first(p, elements);
@@ -28,38 +28,51 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
   }
 }
 
-// scores[row][key] = q . k, straight from the tensor.
+// Keys from one that is read to one that is asked for. Rows of f32 are long enough for the
+// processor's own prefetching.
+constexpr int kKeysAhead = sizeof(Element) == 2 ? 16 : 0;
+
+HF_DEVICE void prefetch_row(const Element* row, int elements) {
+  constexpr int kLine = 64 / sizeof(Element);
+  for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, 3);
+}
+
+// scores[row][key] = q . k, straight from the tensor. There are as many sums as lanes, so that they
+// are reduced together.
 template <int Rows>
 HF_DEVICE void few_rows_scores(const AttentionArgs& args, const Chunk& chunk, const float* queries,
                                int first_key, int keys, float* scores) {
+  constexpr int kKeys = kLanes / Rows;
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
   const Element* base = row_of(args.k, args.k_stride, chunk.batch, first_key, chunk.head_kv);
-  for (int key = 0; key < keys; key += kKeysAtOnce) {
-    const Element* k[kKeysAtOnce];
-    HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
+  for (int key = 0; key < keys; key += kKeys) {
+    const Element* k[kKeys];
+    HF_UNROLL for (int n = 0; n < kKeys; ++n) {
       k[n] = key + n < keys ? base + (key + n) * args.k_stride.seq : kZeroRow;
+      if (kKeysAhead && first_key + key + n + kKeysAhead < chunk.keys.end) {
+        prefetch_row(base + (key + n + kKeysAhead) * args.k_stride.seq, dim);
+      }
     }
-    Vec sum[Rows][kKeysAtOnce];
-    HF_UNROLL for (int row = 0; row < Rows; ++row) {
-      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) sum[row][n] = broadcast(0.0f);
-    }
+    Vec sum[kLanes];
+    HF_UNROLL for (int n = 0; n < kLanes; ++n) sum[n] = broadcast(0.0f);
     const auto step = [&](int i, auto load_key) {
-      Vec key_part[kKeysAtOnce];
-      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) key_part[n] = load_key(k[n] + i);
-      HF_UNROLL for (int row = 0; row < Rows; ++row) {
-        const Vec query = load(queries + row * stride + i);
-        HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
-          sum[row][n] = fma(query, key_part[n], sum[row][n]);
+      Vec query[Rows];
+      HF_UNROLL for (int row = 0; row < Rows; ++row) query[row] = load(queries + row * stride + i);
+      HF_UNROLL for (int n = 0; n < kKeys; ++n) {
+        const Vec key_part = load_key(k[n] + i);
+        HF_UNROLL for (int row = 0; row < Rows; ++row) {
+          sum[row * kKeys + n] = fma(query[row], key_part, sum[row * kKeys + n]);
         }
       }
     };
     int i = 0;
     for (; i + kLanes <= dim; i += kLanes) step(i, [](const Element* p) { return load(p); });
     if (i < dim) step(i, [&](const Element* p) { return load_first(p, dim - i); });
+    float products[kLanes];
+    store(products, reduce_add_each(sum));
     HF_UNROLL for (int row = 0; row < Rows; ++row) {
-      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
-        scores[row * Spec::tile_keys + key + n] = reduce_add(sum[row][n]);
-      }
+      __builtin_memcpy(scores + row * Spec::tile_keys + key, products + row * kKeys,
+                       kKeys * sizeof(float));
     }
   }
 }
@@ -80,27 +93,31 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const Chunk& chunk, co
   }
   for (int key = 0; key < keys; key += kKeysAtOnce) {
     const Element* v[kKeysAtOnce];
-    Vec probability[Rows][kKeysAtOnce];
+    float probability[Rows][kKeysAtOnce];
     HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
-      bool used = false;
+      unsigned used = 0;
       HF_UNROLL for (int row = 0; row < Rows; ++row) {
         const float p =
             key + n < keys ? probability_at(scores + row * Spec::tile_keys, key + n) : 0.0f;
-        probability[row][n] = broadcast(p);
-        used |= p != 0.0f;
+        probability[row][n] = p;
+        used |= float_bits(p);
       }
       v[n] = used ? base + (key + n) * args.v_stride.seq : kZeroRow;
+      if (kKeysAhead && first_key + key + n + kKeysAhead < chunk.keys.end) {
+        prefetch_row(base + (key + n + kKeysAhead) * args.v_stride.seq, dim);
+      }
     }
     const auto step = [&](int i, auto load_value) {
       Vec value[kKeysAtOnce];
       HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) value[n] = load_value(v[n] + i);
       HF_UNROLL for (int row = 0; row < Rows; ++row) {
         float* out = output + row * output_stride + i;
-        Vec sum = load(out);
-        HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
-          sum = fma(probability[row][n], value[n], sum);
+        Vec even = load(out), odd = broadcast(0.0f);
+        HF_UNROLL for (int n = 0; n < kKeysAtOnce; n += 2) {
+          even = fma(broadcast(probability[row][n]), value[n], even);
+          odd = fma(broadcast(probability[row][n + 1]), value[n + 1], odd);
         }
-        store(out, sum);
+        store(out, even + odd);
       }
     };
     int i = 0;

@@ -130,6 +130,16 @@ HF_DEVICE void transpose(Vec (&rows)[kLanes]) {
   }
 }
 
+// Lane i of the result is the sum of the lanes of rows[i].
+HF_DEVICE Vec reduce_add_each(Vec (&rows)[kLanes]) {
+  HF_UNROLL for (int half = kLanes / 2; half >= 1; half /= 2) {
+    HF_UNROLL for (int i = 0; i < half; ++i) {
+      rows[i] = interleave_low(rows[i], rows[i + half]) + interleave_high(rows[i], rows[i + half]);
+    }
+  }
+  return rows[0];
+}
+
 HF_DEVICE Vec hf_abs(Vec x) {
   return max(x, -x);
 }
