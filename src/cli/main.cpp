@@ -1,5 +1,9 @@
 // The `hipflash` command. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -40,6 +44,9 @@ int run(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse_options(arguments);
   if (!parsed.options) {
     std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
+    if (std::fflush(stdout) != 0) {
+      return complain(fmt::format("standard output: {}", std::strerror(errno)), 1);
+    }
     return parsed.exit_code;
   }
   try {
@@ -55,9 +62,18 @@ int run(const std::vector<std::string>& arguments) {
   }
 }
 
+// A standard stream that the caller closed would lend its number to the next file that is opened,
+// and what is printed would go into that file. Read-only, so that printing fails instead.
+void occupy_closed_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDONLY);
+  }
+}
+
 }  // namespace
 }  // namespace hipflash::cli
 
 int main(int argc, char** argv) {
+  hipflash::cli::occupy_closed_standard_streams();
   return hipflash::cli::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

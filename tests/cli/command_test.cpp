@@ -354,6 +354,17 @@ TEST_F(CommandTest, AFullStandardOutputIsAFailure) {
   EXPECT_NE(text_of(folder_ / "stderr.txt").find("standard output"), std::string::npos);
 }
 
+TEST_F(CommandTest, AClosedStandardOutputIsAFailure) {
+  // With a cold cache many files are opened before anything is printed; none may take the text.
+  const std::string data = HIPFLASH_SOURCE_DIR "/examples/minilm/";
+  const std::string command = "cd '" + folder_.string() + "' && HIPFLASH_CACHE_DIR=cold '" +
+                              HIPFLASH_BINARY_DIR "/bin/hipflash' run --q '" + data +
+                              "q.npy' --k '" + data + "k.npy' --v '" + data +
+                              "v.npy' >&- 2>stderr.txt";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_NE(text_of(folder_ / "stderr.txt").find("standard output"), std::string::npos);
+}
+
 TEST_F(CommandTest, TheMiniLmExample) {
   const std::string data = HIPFLASH_SOURCE_DIR "/examples/minilm/";
   const Result result = run("run --q '" + data + "q.npy' --k '" + data + "k.npy' --v '" + data +
