@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -41,7 +42,7 @@ std::string ask(const std::string& compiler, const char* question) {
   request.path = compiler;
   request.arguments = {question};
   request.environment = compiler_environment("");
-  request.limits.seconds = 20;
+  request.limits.seconds = std::min(20.0, compile_limits_setting().seconds);
   const ProcessResult result = run_process(request);
   const std::string answer = first_line(result.out);
   if (!result.ended_well() || answer.empty()) {

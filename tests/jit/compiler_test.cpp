@@ -70,6 +70,15 @@ TEST_P(HostCompiler, ThatCrashes) {
   EXPECT_THAT(error.log(), HasSubstr("dying"));
 }
 
+TEST_P(HostCompiler, ThatHangsWhenAskedWhatItIs) {
+  const Env cxx("HIPFLASH_CXX", write_script(folder_ / "c++", "exec sleep 600\n"));
+  const Env timeout("HIPFLASH_COMPILE_TIMEOUT", "0.5");
+  const auto start = std::chrono::steady_clock::now();
+  const Error error = error_of([&] { make_compiler(CompilerKind::host, GetParam())->identify(); });
+  EXPECT_THAT(error.what(), HasSubstr("still running after 0.5 s"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
 TEST_P(HostCompiler, ThatHangs) {
   const std::string pid_file = folder_ / "pid";
   const Env cxx("HIPFLASH_CXX",
