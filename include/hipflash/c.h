@@ -184,7 +184,7 @@ HIPFLASH_EXPORT const char* hipflash_plan_explain(const hipflash_plan* plan);
 /** NULL is fine. */
 HIPFLASH_EXPORT void hipflash_plan_destroy(hipflash_plan* plan);
 
-/** From now on a compile is an error (HIPFLASH_COMPILE_FAILED). */
+/** From now on a compile is an error (HIPFLASH_NOT_SUPPORTED). */
 HIPFLASH_EXPORT hipflash_status hipflash_context_seal(hipflash_context* context);
 
 #ifdef __cplusplus

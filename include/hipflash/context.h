@@ -101,7 +101,7 @@ class HIPFLASH_EXPORT Context {
   /// Waits until everything asked of prefetch() is done.
   void wait_prefetch();
 
-  /// From now on a compile is an error (CompileFailed), as with HIPFLASH_STRICT=1.
+  /// From now on a compile is an error (NotSupported), as with HIPFLASH_STRICT=1.
   void seal() noexcept;
 
   CacheStats cache_stats() const;
