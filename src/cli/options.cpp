@@ -225,6 +225,9 @@ void add_reserved(CLI::App& app) {
 
 // Rules between options.
 void check_together(const Options& options) {
+  if (!options.run.lse.empty() && options.run.lse == options.run.out) {
+    throw CLI::ValidationError("--lse", "must name another file than --out");
+  }
   if (options.command == Command::compile && !options.compile.baseline &&
       !options.compile.output.empty()) {
     throw CLI::ValidationError("--output", "is only for --baseline");

@@ -85,6 +85,7 @@ TEST(Options, WrongUsageNamesTheOption) {
       {"run --q a --k b --v c --device tpu", "tpu"},
       {"run --q a --k b --v c --threads -1", "--threads"},
       {"run --q a --k b --v c --causall", "--causall"},
+      {"run --q a --k b --v c --out o --lse o", "--lse"},
       {"explain --heads 8 --seq 64", "--head-dim"},
       {"explain --heads 8 --seq 99999999999999999999 --head-dim 64", "--seq"},
       {"compile --head-dim 0", "--head-dim"},
