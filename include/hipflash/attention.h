@@ -21,10 +21,10 @@
 ///
 /// then out_i = Σ_j softmax_j(score) · v_j, and lse_i = ln Σ_j exp(score).
 ///
-/// **Rows that see nothing** give output 0 and LSE −∞. **NaN**: a NaN in Q, or in a K that some
-/// query sees, gives NaN in the rows it reaches; NaN in K or V at positions that no query of the
-/// call sees changes nothing; NaN in V at a seen position may reach other queries of that head,
-/// because 0 · NaN is NaN in every matrix-product implementation.
+/// **Rows that see nothing** give output 0 and LSE −∞ (with a sink, its logit). **NaN**: a NaN in
+/// Q, or in a K that some query sees, gives NaN in the rows it reaches; NaN in K or V at positions
+/// that no query of the call sees changes nothing; NaN in V at a seen position may reach other
+/// queries of that head, because 0 · NaN is NaN in every matrix-product implementation.
 ///
 /// **Determinism.** The same inputs on the same device with the same plan give the same bits.
 #pragma once
@@ -66,22 +66,47 @@ struct LseOutput {
   Strides stride;         ///< All 0: dense (batch, head, query).
 };
 
-/// Ragged batches: sequences packed one after another; `seq` of the tensors is the total length.
-/// NotSupported("varlen") until built.
+/// Sequences of different lengths, packed one after another: sequence b owns the rows cu[b] to
+/// cu[b + 1] - 1 of a packed tensor, whose `batch` is 1 and whose `seq` is the number of rows.
+/// Sequences may be empty. On a GPU the offsets are device memory that only the kernel reads, so a
+/// captured graph works for any lengths.
+///
+/// ```
+/// options.varlen.batch = 3;
+/// options.varlen.cu_seqlens_q = options.varlen.cu_seqlens_k = offsets;  // int32: 0, 76, 110, 256
+/// auto q = hipflash::Tensor::bshd(data, hipflash::DType::f16, 1, 256, heads, 64);
+/// ```
+///
+/// The LSE of packed queries is dense (head, row) unless LseOutput::stride says otherwise. Bias and
+/// mask count queries and keys within their sequence.
 struct Varlen {
-  const void* cu_seqlens_q = nullptr;  ///< batch + 1 offsets; null: not ragged.
-  const void* cu_seqlens_k = nullptr;
-  bool offsets_are_64bit = false;  ///< int64 instead of int32 offsets.
-  std::int64_t max_seq_q = 0;      ///< Hint; 0: unknown.
+  std::int64_t batch = 0;              ///< Sequences, where q is packed; else q.batch counts.
+  const void* cu_seqlens_q = nullptr;  ///< batch + 1 offsets into q and out; null: not packed.
+  const void* cu_seqlens_k = nullptr;  ///< batch + 1 offsets into k and v; null: not packed.
+  bool offsets_are_64bit = false;      ///< int64 instead of int32 offsets.
+  /// The most queries and keys that any sequence has; 0: unknown. A hint for choosing the kernel:
+  /// results are right without it.
+  std::int64_t max_seq_q = 0;
   std::int64_t max_seq_k = 0;
 };
 
-/// Keys and values in pages. NotSupported("paged_kv") until built.
+/// Keys and values in a cache that sequences fill differently far. Arrays are of int32, one element
+/// per sequence, on the device. Position p of a sequence is row p of its slot: of batch entry b of
+/// k and v, or of entry batch_index[b].
+struct KvCache {
+  const std::int32_t* lengths = nullptr;       ///< Positions in use, padding included; null: all.
+  const std::int32_t* batch_index = nullptr;   ///< Slot of each sequence; null: its own number.
+  const std::int32_t* left_padding = nullptr;  ///< Positions before the first key; null: none.
+};
+
+/// Keys and values in pages: k and v are pools with `batch` = pages and `seq` = positions per page
+/// (any number from 1 up). Position p of a sequence is row p % seq of the page that column p / seq
+/// of its row of the table names. The row is the sequence's number, or KvCache::batch_index.
 struct PagedKv {
-  const std::int32_t* block_table = nullptr;  ///< (batch, pages); null: not paged.
-  std::int64_t page_size = 0;                 ///< Positions per page.
-  std::int64_t block_table_stride = 0;        ///< Elements between the rows of the table.
-  const std::int32_t* cache_lengths = nullptr;
+  const std::int32_t* block_table = nullptr;  ///< (rows, columns) of page numbers; null: no pages.
+  std::int64_t rows = 0;                      ///< Rows of the table; 0: one per sequence.
+  std::int64_t columns = 0;     ///< Pages of the longest sequence that the table can hold.
+  std::int64_t row_stride = 0;  ///< Elements between rows; 0: `columns`.
 };
 
 /// Dropout on the probabilities (Philox 4x32). NotSupported("dropout") until built.
@@ -108,9 +133,14 @@ struct AttentionOptions {
   Bias bias;
   BoolMask mask;
   LseOutput lse;
-  const float* sinks = nullptr;  ///< One logit per query head. NotSupported("sinks") until built.
+  /// Attention sinks: one logit per query head (f32, on the device), joined to the denominator of
+  /// the softmax and to the LSE; null: none.
+  const float* sinks = nullptr;
   Varlen varlen;
+  KvCache cache;
   PagedKv paged;
+  /// A sequence gives the same bits alone and inside any batch.
+  bool batch_invariant = false;
   Dropout dropout;
   UserFunctions functions;
 };

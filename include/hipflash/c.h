@@ -102,13 +102,28 @@ typedef struct hipflash_options {
   int64_t lse_stride_batch, lse_stride_query,
       lse_stride_head; /**< All 0: dense (batch, head, query) */
 
-  const float* sinks; /**< NULL: none; HIPFLASH_NOT_SUPPORTED until built */
+  const float* sinks; /**< NULL: none; one logit per query head */
+
+  /* Packed sequences: Varlen in attention.h. */
+  const void *cu_seqlens_q, *cu_seqlens_k; /**< NULL: not packed */
+  int64_t varlen_batch;
+  int64_t max_seq_q, max_seq_k; /**< 0: unknown */
+  int32_t offsets_are_64bit;
+  int32_t batch_invariant; /**< 1: the same bits alone and inside any batch */
+
+  /* Caches that sequences fill differently far: KvCache in attention.h. */
+  const int32_t *kv_lengths, *kv_batch_index, *kv_left_padding; /**< NULL: none */
+
+  /* Keys and values in pages: PagedKv in attention.h. */
+  const int32_t* block_table; /**< NULL: no pages */
+  int64_t block_table_rows, block_table_columns, block_table_row_stride;
 } hipflash_options;
 
 #define HIPFLASH_OPTIONS_INIT                                                                    \
   {                                                                                              \
     sizeof(hipflash_options), 0, HIPFLASH_BOTTOM_RIGHT, 0, 0.0f, 0.0f, -1, -1, NULL, 0, 1, NULL, \
-        HIPFLASH_F32, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, NULL                       \
+        HIPFLASH_F32, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0, \
+        0, 0, NULL, NULL, NULL, NULL, 0, 0, 0                                                    \
   }
 
 /** Settings of a context; 0 or NULL: what the environment says, else the default. */
@@ -169,10 +184,15 @@ typedef struct hipflash_pointers {
   float* lse;
   const void *bias, *mask;
   const float *alibi_slopes, *sinks;
+  const void *cu_seqlens_q, *cu_seqlens_k;
+  const int32_t *kv_lengths, *kv_batch_index, *kv_left_padding, *block_table;
 } hipflash_pointers;
 
-#define HIPFLASH_POINTERS_INIT \
-  { sizeof(hipflash_pointers), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+#define HIPFLASH_POINTERS_INIT                                                                \
+  {                                                                                           \
+    sizeof(hipflash_pointers), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, NULL, NULL, NULL                                                          \
+  }
 
 /** Only launches. */
 HIPFLASH_EXPORT hipflash_status hipflash_plan_run(const hipflash_plan* plan,

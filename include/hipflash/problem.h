@@ -31,16 +31,49 @@ struct Features {
   bool alibi = false;
   bool bias = false;
   bool mask = false;
-  bool sinks = false;           ///< NotSupported until built.
-  bool varlen = false;          ///< NotSupported until built.
-  bool paged_kv = false;        ///< NotSupported until built.
+  bool sinks = false;
+  bool varlen = false;          ///< Packed sequences, in Problem::ragged.
+  bool kv_cache = false;        ///< Lengths, batch index or left padding, in Problem::ragged.
+  bool paged_kv = false;        ///< Keys and values in pages, in Problem::ragged.
   bool dropout = false;         ///< NotSupported until built.
   bool user_functions = false;  ///< NotSupported until built.
 
+  /// Sequences have lengths of their own.
+  bool ragged() const noexcept { return varlen || kv_cache || paged_kv; }
+
   friend bool operator==(const Features& a, const Features& b) noexcept {
     return a.lse == b.lse && a.alibi == b.alibi && a.bias == b.bias && a.mask == b.mask &&
-           a.sinks == b.sinks && a.varlen == b.varlen && a.paged_kv == b.paged_kv &&
-           a.dropout == b.dropout && a.user_functions == b.user_functions;
+           a.sinks == b.sinks && a.varlen == b.varlen && a.kv_cache == b.kv_cache &&
+           a.paged_kv == b.paged_kv && a.dropout == b.dropout &&
+           a.user_functions == b.user_functions;
+  }
+};
+
+/// How the sequences of a call lie in memory when they are not all as long as the tensors.
+/// All zeros: they are.
+struct Ragged {
+  bool packed_q = false;           ///< Sequences of q and out follow one another (cu_seqlens_q).
+  bool packed_k = false;           ///< Likewise k and v (cu_seqlens_k).
+  bool offsets_are_64bit = false;  ///< int64 instead of int32 offsets.
+  bool lengths = false;            ///< Each sequence says how many keys its cache holds.
+  bool batch_index = false;        ///< Each sequence says which slot of the cache is its own.
+  bool left_padding = false;       ///< Each sequence says how many positions precede its keys.
+  std::int64_t total_q = 0;        ///< Rows of packed q and out.
+  std::int64_t total_k = 0;        ///< Rows of packed k and v.
+  std::int64_t kv_slots = 0;       ///< Batch entries of the cache, or rows of the block table.
+  std::int64_t page_size = 0;      ///< Positions per page; 0: no pages.
+  std::int64_t pages = 0;          ///< Pages in k and v; their batch stride is a page's.
+  std::int64_t pages_per_sequence = 0;  ///< Columns of the block table.
+  std::int64_t block_table_stride = 0;  ///< Elements between rows of the block table.
+
+  friend bool operator==(const Ragged& a, const Ragged& b) noexcept {
+    return a.packed_q == b.packed_q && a.packed_k == b.packed_k &&
+           a.offsets_are_64bit == b.offsets_are_64bit && a.lengths == b.lengths &&
+           a.batch_index == b.batch_index && a.left_padding == b.left_padding &&
+           a.total_q == b.total_q && a.total_k == b.total_k && a.kv_slots == b.kv_slots &&
+           a.page_size == b.page_size && a.pages == b.pages &&
+           a.pages_per_sequence == b.pages_per_sequence &&
+           a.block_table_stride == b.block_table_stride;
   }
 };
 
@@ -57,11 +90,11 @@ struct Features {
 /// ```
 struct HIPFLASH_EXPORT Problem {
   DType dtype = DType::f32;
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;  ///< Sequences.
   std::int64_t heads_q = 0;
   std::int64_t heads_kv = 0;
-  std::int64_t seq_q = 0;
-  std::int64_t seq_k = 0;
+  std::int64_t seq_q = 0;  ///< Queries of each sequence; of packed ones the most that any has.
+  std::int64_t seq_k = 0;  ///< Keys of each sequence; of ragged ones the most that any may have.
   std::int64_t head_dim = 0;
   std::int64_t value_head_dim = 0;
 
@@ -84,6 +117,10 @@ struct HIPFLASH_EXPORT Problem {
   ScoreStrides bias;
   ScoreStrides mask;
 
+  Ragged ragged;
+  /// A sequence gives the same bits alone and in any batch: keys are split at fixed positions.
+  bool batch_invariant = false;
+
   /// Fills the strides (of the LSE too) for dense (batch, seq, heads, dim) tensors, marks them
   /// aligned if their rows are, and sets scale to 1/√head_dim if it is 0.
   void set_dense_bshd() noexcept;
@@ -105,6 +142,12 @@ struct TensorPointers {
   const void* mask = nullptr;
   const float* alibi = nullptr;
   const float* sinks = nullptr;
+  const void* cu_seqlens_q = nullptr;
+  const void* cu_seqlens_k = nullptr;
+  const std::int32_t* kv_lengths = nullptr;
+  const std::int32_t* kv_batch_index = nullptr;
+  const std::int32_t* kv_left_padding = nullptr;
+  const std::int32_t* block_table = nullptr;
 };
 
 }  // namespace hipflash

@@ -30,6 +30,15 @@ struct AttentionArgs {
   const float* alibi;         // slopes, non-negative by convention; null when absent
   const float* sinks;         // one logit per query head; null when absent
 
+  // Ragged calls, see sequence.h. Each is null when absent.
+  const void* cu_seqlens_q;    // batch + 1 offsets of the sequences in packed q and out (and lse)
+  const void* cu_seqlens_k;    // likewise in packed k and v
+  const int* kv_lengths;       // keys of each sequence, left padding included
+  const int* kv_batch_index;   // slot (batch index in k and v, row of the block table)
+  const int* kv_left_padding;  // positions of a sequence before its first key
+  const int* block_table;      // page of each page_size positions of a sequence
+  int* fault;                  // set to a SequenceFault; null: not wanted
+
   RowStrides q_stride, k_stride, v_stride, out_stride;
   RowStrides lse_stride;  // of (batch, query, head)
   CellStrides bias_stride, mask_stride;
@@ -47,10 +56,26 @@ struct AttentionArgs {
   float scale;    // applied to q.k
   float softcap;  // cap * tanh(score / cap); 0 when absent
 
+  // What arguments_of_sequence() reads. Of packed sequences, seq_q and seq_k above are upper
+  // bounds.
+  int offsets_are_64bit;   // of cu_seqlens_q and cu_seqlens_k
+  int bottom_right;        // diagonal is seq_k - seq_q of each sequence, else 0
+  int total_q, total_k;    // rows of packed tensors
+  int kv_slots;            // batch entries of dense k and v, or rows of the block table
+  int page_size;           // positions per page; 0 without pages
+  int pages;               // pages in k and v: stride.batch is from page to page
+  int pages_per_sequence;  // columns of the block table
+  int first_position;      // position of key 0 in its sequence's pages
+  long long block_table_stride;
+
   // Work split over keys: each split writes its own partial result, merged afterwards.
-  // partial_out is f32 (split, batch, head, query, value_head_dim), normalised; partial_lse is
-  // (split, batch, head, query), natural logarithm. Both contiguous; unused when splits == 1.
+  // partial_out is f32 (split, partial_batch, head, partial_seq, value_head_dim), normalised, and
+  // partial_lse (split, partial_batch, head, partial_seq), natural logarithm and without sinks;
+  // both contiguous, unused when splits == 1. Batch and query count as in q: with packed queries
+  // partial_batch is 1 and partial_seq is total_q.
   int splits;
+  int keys_per_split;  // a multiple of tile_keys; 0: equal shares of what is seen
+  int partial_batch, partial_seq;
   float* partial_out;
   float* partial_lse;
 

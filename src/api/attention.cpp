@@ -33,6 +33,60 @@ bool rows_aligned(const Tensor& t) {
          s.seq % elements == 0 && s.head % elements == 0;
 }
 
+// The number of sequences, and how long they may be.
+void fill_ragged(Problem& p, const Tensor& q, const Tensor& k, const AttentionOptions& options) {
+  const Varlen& varlen = options.varlen;
+  const KvCache& cache = options.cache;
+  const PagedKv& paged = options.paged;
+  Ragged& r = p.ragged;
+  r.packed_q = varlen.cu_seqlens_q != nullptr;
+  r.packed_k = varlen.cu_seqlens_k != nullptr;
+  r.offsets_are_64bit = p.features.varlen && varlen.offsets_are_64bit;
+  r.lengths = cache.lengths != nullptr;
+  r.batch_index = cache.batch_index != nullptr;
+  r.left_padding = cache.left_padding != nullptr;
+  const auto packed_batch = [](const char* name, const Tensor& t) {
+    if (t.batch != 1) {
+      fail(ErrorCode::InvalidArgument, "{}.batch = {} must be 1: its sequences are packed", name,
+           t.batch);
+    }
+  };
+  const auto most = [](const char* name, std::int64_t hint, std::int64_t limit) {
+    if (hint < 0) fail(ErrorCode::InvalidArgument, "{} = {} must not be negative", name, hint);
+    return hint == 0 ? limit : hint < limit ? hint : limit;
+  };
+  if (r.packed_q) {
+    packed_batch("q", q);
+    p.batch = varlen.batch;
+    r.total_q = q.seq;
+    p.seq_q = most("varlen.max_seq_q", varlen.max_seq_q, q.seq);
+  } else if (varlen.batch != 0 && varlen.batch != q.batch) {
+    fail(ErrorCode::InvalidArgument, "varlen.batch = {} must be 0 or q.batch = {}", varlen.batch,
+         q.batch);
+  }
+  if (p.features.paged_kv) {
+    r.page_size = k.seq;
+    r.pages = k.batch;
+    r.pages_per_sequence = paged.columns;
+    r.block_table_stride = paged.row_stride != 0 ? paged.row_stride : paged.columns;
+    r.kv_slots = paged.rows != 0 ? paged.rows : p.batch;
+    std::int64_t positions = 0;
+    if (__builtin_mul_overflow(paged.columns, k.seq, &positions)) positions = INT64_MAX;
+    p.seq_k = positions;
+  } else if (r.packed_k) {
+    packed_batch("k", k);
+    r.total_k = k.seq;
+    p.seq_k = most("varlen.max_seq_k", varlen.max_seq_k, k.seq);
+  } else {
+    r.kv_slots = k.batch;
+    if (!r.batch_index && k.batch != p.batch) {
+      fail(ErrorCode::InvalidArgument,
+           "k.batch = {} must equal the number of sequences, {}, without cache.batch_index",
+           k.batch, p.batch);
+    }
+  }
+}
+
 Strides lse_strides(const LseOutput& lse, const Tensor& q) {
   const bool dense = lse.stride == Strides{};
   // Unsigned: sizes are checked later, and an overflow here must be harmless.
@@ -52,8 +106,13 @@ Problem make_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Te
       fail(ErrorCode::InvalidArgument, "{}.dtype = {} must equal q.dtype = {}", other.name,
            to_string(other.tensor->dtype), to_string(q.dtype));
     }
-    check_same("batch", other, other.tensor->batch, nq, q.batch);
   }
+  const bool ragged = options.varlen.cu_seqlens_q || options.varlen.cu_seqlens_k ||
+                      options.cache.lengths || options.cache.batch_index ||
+                      options.cache.left_padding || options.paged.block_table;
+  check_same("batch", no, out.batch, nq, q.batch);
+  check_same("batch", nv, v.batch, nk, k.batch);
+  if (!ragged) check_same("batch", nk, k.batch, nq, q.batch);
   check_same("seq", nv, v.seq, nk, k.seq);
   check_same("seq", no, out.seq, nq, q.seq);
   check_same("heads", nv, v.heads, nk, k.heads);
@@ -90,10 +149,13 @@ Problem make_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   has.mask = options.mask.data != nullptr;
   has.sinks = options.sinks != nullptr;
   has.varlen = options.varlen.cu_seqlens_q || options.varlen.cu_seqlens_k;
+  has.kv_cache = options.cache.lengths || options.cache.batch_index || options.cache.left_padding;
   has.paged_kv = options.paged.block_table != nullptr;
   has.dropout = options.dropout.probability != 0.0f;
   has.user_functions = !options.functions.score.empty() || !options.functions.mask.empty();
 
+  p.batch_invariant = options.batch_invariant;
+  if (ragged) fill_ragged(p, q, k, options);
   if (has.lse) p.lse = lse_strides(options.lse, q);
   if (has.alibi) {
     p.alibi_batch_stride = options.alibi.batch_stride;
@@ -119,6 +181,12 @@ TensorPointers make_pointers(const Tensor& q, const Tensor& k, const Tensor& v, 
   t.mask = options.mask.data;
   t.alibi = options.alibi.slopes;
   t.sinks = options.sinks;
+  t.cu_seqlens_q = options.varlen.cu_seqlens_q;
+  t.cu_seqlens_k = options.varlen.cu_seqlens_k;
+  t.kv_lengths = options.cache.lengths;
+  t.kv_batch_index = options.cache.batch_index;
+  t.kv_left_padding = options.cache.left_padding;
+  t.block_table = options.paged.block_table;
   return t;
 }
 

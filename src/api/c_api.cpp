@@ -112,6 +112,12 @@ AttentionOptions options_of(const hipflash_options* given) {
       o.mask, {o.mask_stride_batch, o.mask_stride_head, o.mask_stride_query, o.mask_stride_key}};
   options.lse = {o.lse, {o.lse_stride_batch, o.lse_stride_query, o.lse_stride_head}};
   options.sinks = o.sinks;
+  options.varlen = {o.varlen_batch,           o.cu_seqlens_q, o.cu_seqlens_k,
+                    o.offsets_are_64bit != 0, o.max_seq_q,    o.max_seq_k};
+  options.cache = {o.kv_lengths, o.kv_batch_index, o.kv_left_padding};
+  options.paged = {o.block_table, o.block_table_rows, o.block_table_columns,
+                   o.block_table_row_stride};
+  options.batch_invariant = o.batch_invariant != 0;
   return options;
 }
 
@@ -213,6 +219,12 @@ hipflash_status hipflash_plan_run(const hipflash_plan* plan, const hipflash_poin
     tensors.mask = p.mask;
     tensors.alibi = p.alibi_slopes;
     tensors.sinks = p.sinks;
+    tensors.cu_seqlens_q = p.cu_seqlens_q;
+    tensors.cu_seqlens_k = p.cu_seqlens_k;
+    tensors.kv_lengths = p.kv_lengths;
+    tensors.kv_batch_index = p.kv_batch_index;
+    tensors.kv_left_padding = p.kv_left_padding;
+    tensors.block_table = p.block_table;
     plan->plan.run(tensors, Stream{stream});
   });
 }

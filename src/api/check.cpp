@@ -10,6 +10,18 @@
 #include "plan/mask_bounds.h"
 
 namespace hipflash::api {
+
+Extents query_extents(const Problem& p) noexcept {
+  return p.ragged.packed_q ? Extents{1, p.ragged.total_q} : Extents{p.batch, p.seq_q};
+}
+
+Extents key_extents(const Problem& p) noexcept {
+  const Ragged& r = p.ragged;
+  if (p.features.paged_kv) return {r.pages, r.page_size};
+  if (r.packed_k) return {1, r.total_k};
+  return {p.features.ragged() ? r.kv_slots : p.batch, p.seq_k};
+}
+
 namespace {
 
 constexpr std::int64_t kMaxHeadDim = 512;
@@ -86,9 +98,6 @@ void check_aligned(const Problem& p) {
 
 void check_supported(const Features& features) {
   const std::pair<bool, const char*> unbuilt[] = {
-      {features.sinks, "sinks"},
-      {features.varlen, "varlen"},
-      {features.paged_kv, "paged_kv"},
       {features.dropout, "dropout"},
       {features.user_functions, "user_functions"},
   };
@@ -102,6 +111,36 @@ void check_supported(const Features& features) {
 bool is_empty(const Problem& p) noexcept {
   return p.batch == 0 || p.heads_q == 0 || p.seq_q == 0;
 }
+
+namespace {
+
+// Lengths, slots and offsets that are in memory are the kernel's to check.
+void check_ragged(const Problem& p) {
+  const Ragged& r = p.ragged;
+  check_count("total_q", r.total_q, plan::kMaxSequence);
+  check_count("total_k", r.total_k, plan::kMaxSequence);
+  check_count("kv_slots", r.kv_slots, kMaxCount);
+  if (!p.features.paged_kv) return;
+  if (r.packed_k) {
+    fail(ErrorCode::InvalidArgument,
+         "varlen.cu_seqlens_k must be null with paged.block_table: pages are not packed");
+  }
+  if (r.page_size < 1) invalid("page size (k.seq)", r.page_size, "must be at least 1");
+  if (r.pages < 1) invalid("pages (k.batch)", r.pages, "must be at least 1");
+  check_count("pages (k.batch)", r.pages, INT32_MAX);
+  check_count("paged.columns", r.pages_per_sequence, plan::kMaxSequence);
+  if (r.pages_per_sequence < 1) {
+    invalid("paged.columns", r.pages_per_sequence, "must be at least 1");
+  }
+  if (r.kv_slots < p.batch && !r.batch_index) {
+    fail(ErrorCode::InvalidArgument,
+         "paged.rows = {} must be at least the number of sequences, {}, without cache.batch_index",
+         r.kv_slots, p.batch);
+  }
+  check_reach("paged.block_table", {{r.kv_slots, r.block_table_stride}, {r.pages_per_sequence, 1}});
+}
+
+}  // namespace
 
 void check_problem(const Problem& p) {
   check_dtype("dtype", p.dtype);
@@ -144,24 +183,27 @@ void check_problem(const Problem& p) {
            to_string(p.bias_dtype), to_string(p.dtype));
     }
   }
+  if (p.features.ragged()) check_ragged(p);
   if (is_empty(p)) return;
 
-  const auto rows = [&](const char* name, const Strides& s, std::int64_t seq, std::int64_t heads) {
-    check_reach(name, {{p.batch, s.batch}, {seq, s.seq}, {heads, s.head}});
+  const Extents q = query_extents(p), k = key_extents(p);
+  const auto rows = [&](const char* name, const Strides& s, const Extents& size,
+                        std::int64_t heads) {
+    check_reach(name, {{size.batch, s.batch}, {size.seq, s.seq}, {heads, s.head}});
   };
-  rows("q", p.q, p.seq_q, p.heads_q);
-  rows("k", p.k, p.seq_k, p.heads_kv);
-  rows("v", p.v, p.seq_k, p.heads_kv);
-  rows("out", p.out, p.seq_q, p.heads_q);
+  rows("q", p.q, q, p.heads_q);
+  rows("k", p.k, k, p.heads_kv);
+  rows("v", p.v, k, p.heads_kv);
+  rows("out", p.out, q, p.heads_q);
   if (p.aligned) check_aligned(p);
-  check_disjoint("out", {{{p.batch, p.out.batch},
-                          {p.seq_q, p.out.seq},
+  check_disjoint("out", {{{q.batch, p.out.batch},
+                          {q.seq, p.out.seq},
                           {p.heads_q, p.out.head},
                           {p.value_head_dim, 1}}});
   if (p.features.lse) {
-    rows("lse", p.lse, p.seq_q, p.heads_q);
-    check_disjoint(
-        "lse", {{{p.batch, p.lse.batch}, {p.seq_q, p.lse.seq}, {p.heads_q, p.lse.head}, {1, 0}}});
+    rows("lse", p.lse, q, p.heads_q);
+    check_disjoint("lse",
+                   {{{q.batch, p.lse.batch}, {q.seq, p.lse.seq}, {p.heads_q, p.lse.head}, {1, 0}}});
   }
   const auto cells = [&](const char* name, const ScoreStrides& s) {
     check_reach(name,
@@ -194,6 +236,15 @@ void check_pointers(const Problem& p, const TensorPointers& t) {
   }
   if (p.features.lse) check("lse", t.lse, alignof(float));
   if (p.features.alibi) check("alibi.slopes", t.alibi, alignof(float));
+  if (p.features.sinks) check("sinks", t.sinks, alignof(float));
+  const Ragged& r = p.ragged;
+  const std::size_t offset = r.offsets_are_64bit ? 8 : 4;
+  if (r.packed_q) check("varlen.cu_seqlens_q", t.cu_seqlens_q, offset);
+  if (r.packed_k) check("varlen.cu_seqlens_k", t.cu_seqlens_k, offset);
+  if (r.lengths) check("cache.lengths", t.kv_lengths, 4);
+  if (r.batch_index) check("cache.batch_index", t.kv_batch_index, 4);
+  if (r.left_padding) check("cache.left_padding", t.kv_left_padding, 4);
+  if (p.features.paged_kv) check("paged.block_table", t.block_table, 4);
 }
 
 }  // namespace hipflash::api

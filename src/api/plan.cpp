@@ -20,6 +20,14 @@ void Plan::Impl::run(const TensorPointers& tensors, Stream stream) const {
   call.bias = has.bias ? tensors.bias : nullptr;
   call.mask = has.mask ? static_cast<const unsigned char*>(tensors.mask) : nullptr;
   call.alibi = has.alibi ? tensors.alibi : nullptr;
+  call.sinks = has.sinks ? tensors.sinks : nullptr;
+  const Ragged& ragged = problem.ragged;
+  call.cu_seqlens_q = ragged.packed_q ? tensors.cu_seqlens_q : nullptr;
+  call.cu_seqlens_k = ragged.packed_k ? tensors.cu_seqlens_k : nullptr;
+  call.kv_lengths = ragged.lengths ? tensors.kv_lengths : nullptr;
+  call.kv_batch_index = ragged.batch_index ? tensors.kv_batch_index : nullptr;
+  call.kv_left_padding = ragged.left_padding ? tensors.kv_left_padding : nullptr;
+  call.block_table = has.paged_kv ? tensors.block_table : nullptr;
   runner->run(call, stream);
   if (verify) api::verify_result(*this, tensors);
 }

@@ -36,8 +36,8 @@ void for_each_field(const Problem& p, F&& f) {
   f(p.window.right);
   f(p.softcap);
   const Features& has = p.features;
-  for (const bool b : {has.lse, has.alibi, has.bias, has.mask, has.sinks, has.varlen, has.paged_kv,
-                       has.dropout, has.user_functions}) {
+  for (const bool b : {has.lse, has.alibi, has.bias, has.mask, has.sinks, has.varlen, has.kv_cache,
+                       has.paged_kv, has.dropout, has.user_functions}) {
     f(b);
   }
   f(p.alibi_batch_stride);
@@ -45,6 +45,16 @@ void for_each_field(const Problem& p, F&& f) {
   f(p.bias_dtype);
   score_strides(p.bias);
   score_strides(p.mask);
+  const Ragged& r = p.ragged;
+  for (const bool b :
+       {r.packed_q, r.packed_k, r.offsets_are_64bit, r.lengths, r.batch_index, r.left_padding}) {
+    f(b);
+  }
+  for (const auto n : {r.total_q, r.total_k, r.kv_slots, r.page_size, r.pages, r.pages_per_sequence,
+                       r.block_table_stride}) {
+    f(n);
+  }
+  f(p.batch_invariant);
 }
 
 std::uint64_t bits_of(std::int64_t x) {
@@ -78,7 +88,8 @@ bool operator==(const Problem& a, const Problem& b) noexcept {
          a.window == b.window && a.softcap == b.softcap && a.features == b.features &&
          a.alibi_batch_stride == b.alibi_batch_stride &&
          a.alibi_head_stride == b.alibi_head_stride && a.bias_dtype == b.bias_dtype &&
-         a.bias == b.bias && a.mask == b.mask;
+         a.bias == b.bias && a.mask == b.mask && a.ragged == b.ragged &&
+         a.batch_invariant == b.batch_invariant;
 }
 
 std::size_t ProblemHash::operator()(const Problem& problem) const noexcept {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "api/check.h"
 #include "api/context_impl.h"
 #include "core/fail.h"
 #include "platform/gpu/driver.h"
@@ -46,10 +47,11 @@ class HostCopies {
 
 TensorPointers host_twins(HostCopies& copies, const Problem& p, const TensorPointers& t) {
   const std::size_t element = size_of(p.dtype);
-  const auto rows = [&](const void* data, const Strides& s, std::int64_t seq, std::int64_t heads,
+  const Extents queries = query_extents(p), keys = key_extents(p);
+  const auto rows = [&](const void* data, const Strides& s, const Extents& size, std::int64_t heads,
                         std::int64_t dim) {
     return copies.copy(data, element,
-                       {{p.batch, s.batch}, {seq, s.seq}, {heads, s.head}, {dim, 1}});
+                       {{size.batch, s.batch}, {size.seq, s.seq}, {heads, s.head}, {dim, 1}});
   };
   const auto cells = [&](const void* data, std::size_t size, const ScoreStrides& s) {
     return copies.copy(
@@ -57,14 +59,14 @@ TensorPointers host_twins(HostCopies& copies, const Problem& p, const TensorPoin
         {{p.batch, s.batch}, {p.heads_q, s.head}, {p.seq_q, s.query}, {p.seq_k, s.key}});
   };
   TensorPointers host;
-  host.q = rows(t.q, p.q, p.seq_q, p.heads_q, p.head_dim);
-  host.k = rows(t.k, p.k, p.seq_k, p.heads_kv, p.head_dim);
-  host.v = rows(t.v, p.v, p.seq_k, p.heads_kv, p.value_head_dim);
-  host.out = const_cast<void*>(rows(t.out, p.out, p.seq_q, p.heads_q, p.value_head_dim));
+  host.q = rows(t.q, p.q, queries, p.heads_q, p.head_dim);
+  host.k = rows(t.k, p.k, keys, p.heads_kv, p.head_dim);
+  host.v = rows(t.v, p.v, keys, p.heads_kv, p.value_head_dim);
+  host.out = const_cast<void*>(rows(t.out, p.out, queries, p.heads_q, p.value_head_dim));
   if (p.features.lse) {
-    host.lse = static_cast<float*>(const_cast<void*>(
-        copies.copy(t.lse, sizeof(float),
-                    {{p.batch, p.lse.batch}, {p.seq_q, p.lse.seq}, {p.heads_q, p.lse.head}})));
+    host.lse = static_cast<float*>(const_cast<void*>(copies.copy(
+        t.lse, sizeof(float),
+        {{queries.batch, p.lse.batch}, {queries.seq, p.lse.seq}, {p.heads_q, p.lse.head}})));
   }
   if (p.features.bias) host.bias = cells(t.bias, size_of(p.bias_dtype), p.bias);
   if (p.features.mask) host.mask = cells(t.mask, 1, p.mask);
@@ -72,6 +74,21 @@ TensorPointers host_twins(HostCopies& copies, const Problem& p, const TensorPoin
     host.alibi = static_cast<const float*>(
         copies.copy(t.alibi, sizeof(float),
                     {{p.batch, p.alibi_batch_stride}, {p.heads_q, p.alibi_head_stride}}));
+  }
+  const auto copied = [&]<class T>(const T* data, std::size_t size, std::int64_t count) {
+    return static_cast<const T*>(copies.copy(data, size, {{count, 1}}));
+  };
+  const Ragged& r = p.ragged;
+  const std::size_t offset = r.offsets_are_64bit ? 8 : 4;
+  if (p.features.sinks) host.sinks = copied(t.sinks, sizeof(float), p.heads_q);
+  if (r.packed_q) host.cu_seqlens_q = copied(t.cu_seqlens_q, offset, p.batch + 1);
+  if (r.packed_k) host.cu_seqlens_k = copied(t.cu_seqlens_k, offset, p.batch + 1);
+  if (r.lengths) host.kv_lengths = copied(t.kv_lengths, 4, p.batch);
+  if (r.batch_index) host.kv_batch_index = copied(t.kv_batch_index, 4, p.batch);
+  if (r.left_padding) host.kv_left_padding = copied(t.kv_left_padding, 4, p.batch);
+  if (p.features.paged_kv) {
+    host.block_table = static_cast<const std::int32_t*>(copies.copy(
+        t.block_table, 4, {{r.kv_slots, r.block_table_stride}, {r.pages_per_sequence, 1}}));
   }
   return host;
 }

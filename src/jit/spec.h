@@ -9,7 +9,7 @@ namespace hipflash::jit {
 
 // Raised whenever the launcher and compiled kernels would disagree: a change of AttentionArgs, of
 // an entry point's signature or of the meaning of an argument. Part of every key.
-inline constexpr int kLauncherAbi = 1;
+inline constexpr int kLauncherAbi = 2;
 
 // Who turns source text into a code object.
 enum class CompilerKind { host, hiprtc, nvrtc };

@@ -39,6 +39,7 @@ jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
 }
 
 KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel) {
+  require_built(problem, "the cpu");
   const MaskBounds bounds = mask_bounds(problem);
   KernelFacts facts = facts_of(problem, bounds);
   const CpuIsa isa = platform::isa_for(best, facts.element);
@@ -72,9 +73,9 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
 
 std::size_t partial_bytes(const AttentionArgs& args) noexcept {
   if (args.splits <= 1) return 0;
-  const std::size_t rows = static_cast<std::size_t>(args.batch) *
+  const std::size_t rows = static_cast<std::size_t>(args.partial_batch) *
                            static_cast<std::size_t>(args.heads_q) *
-                           static_cast<std::size_t>(args.seq_q);
+                           static_cast<std::size_t>(args.partial_seq);
   return static_cast<std::size_t>(args.splits) * rows *
          (static_cast<std::size_t>(args.value_head_dim) + 1) * sizeof(float);
 }

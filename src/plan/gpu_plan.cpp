@@ -321,6 +321,7 @@ KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device) {
 }  // namespace
 
 KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device) {
+  require_built(problem, device.arch.c_str());
   if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, device);
   const cdna::Card card = cdna::card_of(device.arch.c_str());
   if (card != cdna::Card::none) return plan_cdna(problem, device, card);

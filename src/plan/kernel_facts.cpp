@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "core/fail.h"
 #include "core/format.h"
 
 namespace hipflash::plan {
@@ -39,9 +40,25 @@ KernelFacts facts_of(const Problem& problem, const MaskBounds& bounds) noexcept 
   facts.alibi = problem.features.alibi;
   facts.bias = problem.features.bias;
   facts.mask = problem.features.mask;
+  facts.sinks = problem.features.sinks;
+  facts.ragged = problem.features.ragged();
+  facts.paged = problem.features.paged_kv;
   facts.lse = problem.features.lse;
   facts.aligned = problem.aligned;
   return facts;
+}
+
+void require_built(const Problem& problem, const char* where) {
+  const Features& has = problem.features;
+  const std::pair<bool, const char*> unbuilt[] = {
+      {has.sinks, "sinks"},
+      {has.varlen, "varlen"},
+      {has.kv_cache, "kv_cache"},
+      {has.paged_kv, "paged_kv"},
+  };
+  for (const auto& [asked, name] : unbuilt) {
+    if (asked) fail(ErrorCode::NotSupported, "{}: this feature is not built for {}", name, where);
+  }
 }
 
 KernelFacts general_facts(ElementType element) noexcept {
@@ -72,6 +89,8 @@ std::string spec_members(const KernelFacts& facts,
   flag("bias", facts.bias);
   flag("mask", facts.mask);
   flag("sinks", facts.sinks);
+  flag("ragged", facts.ragged);
+  flag("paged", facts.paged);
   flag("lse", facts.lse);
   flag("split_keys", facts.split_keys);
   flag("aligned", facts.aligned);
@@ -95,6 +114,11 @@ std::string describe(const KernelFacts& facts) {
   if (facts.bias) text += " bias";
   if (facts.mask) text += " mask";
   if (facts.sinks) text += " sinks";
+  if (facts.paged) {
+    text += " paged";
+  } else if (facts.ragged) {
+    text += " ragged";
+  }
   if (facts.lse) text += " lse";
   if (facts.split_keys) text += " split";
   if (!facts.aligned) text += " unaligned";
@@ -126,7 +150,19 @@ AttentionArgs arguments_of(const Problem& problem, const MaskBounds& bounds) noe
   args.alibi_diagonal = args.seq_k - args.seq_q;
   args.scale = problem.scale;
   args.softcap = problem.softcap;
+  const Ragged& ragged = problem.ragged;
+  args.offsets_are_64bit = ragged.offsets_are_64bit ? 1 : 0;
+  args.bottom_right = problem.alignment == MaskAlignment::bottom_right ? 1 : 0;
+  args.total_q = static_cast<int>(ragged.total_q);
+  args.total_k = static_cast<int>(ragged.total_k);
+  args.kv_slots = static_cast<int>(ragged.kv_slots);
+  args.page_size = static_cast<int>(ragged.page_size);
+  args.pages = static_cast<int>(ragged.pages);
+  args.pages_per_sequence = static_cast<int>(ragged.pages_per_sequence);
+  args.block_table_stride = ragged.block_table_stride;
   args.splits = 1;
+  args.partial_batch = ragged.packed_q ? 1 : args.batch;
+  args.partial_seq = ragged.packed_q ? args.total_q : args.seq_q;
   return args;
 }
 

@@ -18,11 +18,16 @@ struct KernelFacts {
   int value_head_dim = 0;  // likewise
   bool window_left = false, window_right = false;
   bool softcap = false, alibi = false, bias = false, mask = false, sinks = false, lse = false;
+  bool ragged = false;  // sequences of their own lengths: common/sequence.h
+  bool paged = false;   // keys and values in pages; implies ragged
   bool split_keys = false;
   bool aligned = false;
 };
 
 KernelFacts facts_of(const Problem& problem, const MaskBounds& bounds) noexcept;
+
+// Throws Error(NotSupported) naming the feature that is not built for `where`.
+void require_built(const Problem& problem, const char* where);
 
 // The facts of a family's general config, which serves any Problem of this element type.
 KernelFacts general_facts(ElementType element) noexcept;

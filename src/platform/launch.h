@@ -37,7 +37,8 @@ struct GpuLaunch {
 inline void place_partials(AttentionArgs& args, float* memory) {
   args.partial_lse = memory;
   args.partial_out =
-      memory + static_cast<long long>(args.splits) * args.batch * args.heads_q * args.seq_q;
+      memory +
+      static_cast<long long>(args.splits) * args.partial_batch * args.heads_q * args.partial_seq;
 }
 
 using Launch = std::variant<CpuLaunch, GpuLaunch>;

@@ -276,6 +276,7 @@ void require_dense(const Problem& problem) {
     const char* name;
   } features[] = {{problem.features.sinks, "sinks"},
                   {problem.features.varlen, "varlen"},
+                  {problem.features.kv_cache, "kv_cache"},
                   {problem.features.paged_kv, "paged_kv"},
                   {problem.features.dropout, "dropout"},
                   {problem.features.user_functions, "user_functions"}};

@@ -98,9 +98,6 @@ TEST(CheckProblem, RefusesByName) {
 
 TEST(CheckProblem, NamesWhatIsNotBuilt) {
   const std::pair<bool Features::*, const char*> features[] = {
-      {&Features::sinks, "sinks"},
-      {&Features::varlen, "varlen"},
-      {&Features::paged_kv, "paged_kv"},
       {&Features::dropout, "dropout"},
       {&Features::user_functions, "user_functions"},
   };
@@ -108,6 +105,61 @@ TEST(CheckProblem, NamesWhatIsNotBuilt) {
     Problem p = dense();
     p.features.*feature = true;
     expect_refused(ErrorCode::NotSupported, {name}, [&] { api::check_problem(p); });
+  }
+}
+
+// A call over packed sequences and a paged cache.
+struct PagedCall {
+  alignas(16) float memory[64] = {};
+  std::int32_t table[8] = {};
+  Tensor q = Tensor::bshd(memory, DType::f32, 1, 30, 4, 64);
+  Tensor k = Tensor::bshd(memory, DType::f32, 7, 16, 2, 64);
+  Tensor v = k, out = q;
+  AttentionOptions options;
+
+  PagedCall() {
+    options.varlen.batch = 3;
+    options.varlen.cu_seqlens_q = table;
+    options.cache.lengths = table;
+    options.paged = {table, 3, 5, 0};
+  }
+  Problem problem() const { return make_problem(q, k, v, out, options); }
+};
+
+TEST(MakeProblem, ReadsPackedAndPagedSizes) {
+  const Problem p = PagedCall().problem();
+  EXPECT_NO_THROW(api::check_problem(p));
+  EXPECT_EQ(p.batch, 3);
+  EXPECT_EQ(p.seq_q, 30);
+  EXPECT_EQ(p.seq_k, 80);
+  EXPECT_EQ(p.ragged.total_q, 30);
+  EXPECT_EQ(p.ragged.page_size, 16);
+  EXPECT_EQ(p.ragged.pages, 7);
+  EXPECT_EQ(p.ragged.block_table_stride, 5);
+  EXPECT_TRUE(p.features.varlen && p.features.kv_cache && p.features.paged_kv);
+}
+
+TEST(MakeProblem, NamesWrongRaggedArguments) {
+  const struct {
+    std::function<void(PagedCall&)> spoil;
+    std::vector<std::string> words;
+  } cases[] = {
+      {[](PagedCall& c) { c.q.batch = c.out.batch = 2; }, {"q.batch = 2", "packed"}},
+      {[](PagedCall& c) { c.options.varlen.max_seq_q = -1; }, {"varlen.max_seq_q = -1"}},
+      {[](PagedCall& c) { c.options.paged.columns = 0; }, {"paged.columns = 0", "at least 1"}},
+      {[](PagedCall& c) { c.options.paged.rows = 2; }, {"paged.rows = 2", "3"}},
+      {[](PagedCall& c) { c.k.seq = c.v.seq = 0; }, {"page size", "0"}},
+      {[](PagedCall& c) { c.k.batch = c.v.batch = 0; }, {"pages", "0"}},
+      {[](PagedCall& c) { c.options.varlen.cu_seqlens_k = c.table; }, {"varlen.cu_seqlens_k"}},
+      {[](PagedCall& c) { c.options.paged.columns = std::int64_t{1} << 60; }, {"seq_k"}},
+      {[](PagedCall& c) { c.options.paged = {}; }, {"k.batch = 7", "3"}},
+      {[](PagedCall& c) { c.v.batch = 6; }, {"v.batch = 6", "k.batch = 7"}},
+  };
+  for (const auto& c : cases) {
+    PagedCall call;
+    c.spoil(call);
+    expect_refused(ErrorCode::InvalidArgument, c.words,
+                   [&] { api::check_problem(call.problem()); });
   }
 }
 

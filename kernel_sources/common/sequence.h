@@ -1,0 +1,174 @@
+// Ragged calls: sequences of different lengths, packed, in a cache with lengths, or in pages.
+//
+// A kernel takes one sequence out of such a call as a call of its own with a batch of one
+// (arguments_of_sequence), and goes on as if nothing else existed. Where keys are in pages, rows of
+// K and V are found by key_offset().
+//
+// Lengths and tables are device memory that nobody has looked at before: whatever they say, no
+// address outside the tensors is formed. A sequence whose numbers cannot be right gets
+// `SequenceFault` in args.fault, and NaN in its output and LSE.
+#pragma once
+
+namespace hipflash {
+
+enum SequenceFault : int {
+  kNoFault = 0,
+  kOffsetsFault = 1,  // cu_seqlens decrease or reach beyond the packed tensor
+  kLengthFault = 2,   // a length is negative, or beyond the cache's capacity or the table's pages
+  kSlotFault = 3,     // a batch index outside of the cache
+  kPageFault = 4,     // a block table entry outside of the pages
+};
+
+constexpr int kElementBytes = Spec::element == ElementType::f32 ? 4 : 2;
+
+HF_DEVICE long long sequence_offset(const AttentionArgs& args, const void* offsets, int b) {
+  return args.offsets_are_64bit ? static_cast<const long long*>(offsets)[b]
+                                : static_cast<const int*>(offsets)[b];
+}
+
+// p + elements * (size of an element of q, k, v and out).
+HF_DEVICE const void* advance(const void* p, long long elements) {
+  return static_cast<const char*>(p) + elements * kElementBytes;
+}
+
+// Sequence b as a call with batch 1 (use batch index 0 with the result). Sets `fault` where the
+// numbers cannot be right; then the sequence has no keys, and its rows are to become NaN; a fault
+// in cu_seqlens_q leaves no rows either.
+HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, int& fault) {
+  AttentionArgs one = args;
+  fault = kNoFault;
+  one.batch = 1;
+
+  long long first_query = 0;
+  if (args.cu_seqlens_q) {
+    first_query = sequence_offset(args, args.cu_seqlens_q, b);
+    long long end = sequence_offset(args, args.cu_seqlens_q, b + 1);
+    if (first_query < 0 || end < first_query || end > args.total_q) {
+      fault = kOffsetsFault;
+      first_query = end = 0;
+    }
+    one.seq_q = static_cast<int>(end - first_query);
+    one.q = advance(args.q, first_query * args.q_stride.seq);
+    one.out = const_cast<void*>(advance(args.out, first_query * args.out_stride.seq));
+    if (args.lse) one.lse = args.lse + first_query * args.lse_stride.seq;
+    if (args.splits > 1) {
+      one.partial_out = args.partial_out + first_query * args.value_head_dim;
+      one.partial_lse = args.partial_lse + first_query;
+    }
+  } else {
+    one.q = advance(args.q, b * args.q_stride.batch);
+    one.out = const_cast<void*>(advance(args.out, b * args.out_stride.batch));
+    if (args.lse) one.lse = args.lse + b * args.lse_stride.batch;
+    if (args.splits > 1) {
+      const long long rows = static_cast<long long>(b) * args.heads_q * args.partial_seq;
+      one.partial_out = args.partial_out + rows * args.value_head_dim;
+      one.partial_lse = args.partial_lse + rows;
+    }
+  }
+  if (args.bias) {
+    const int bias_bytes = args.bias_type == ElementType::f32 ? 4 : 2;
+    one.bias = static_cast<const char*>(args.bias) + b * args.bias_stride.batch * bias_bytes;
+  }
+  if (args.mask) one.mask = args.mask + b * args.mask_stride.batch;
+  if (args.alibi) one.alibi = args.alibi + b * args.alibi_batch_stride;
+
+  long long first_key = 0, keys = args.seq_k;
+  if (args.cu_seqlens_k) {
+    first_key = sequence_offset(args, args.cu_seqlens_k, b);
+    keys = sequence_offset(args, args.cu_seqlens_k, b + 1) - first_key;
+    if (first_key < 0 || keys < 0 || first_key + keys > args.total_k) {
+      fault = kOffsetsFault;
+      first_key = keys = 0;
+    }
+  }
+  const long long capacity = keys;
+  if (args.kv_lengths) {
+    keys = args.kv_lengths[b];
+    if (keys < 0 || keys > capacity) {
+      fault = kLengthFault;
+      keys = 0;
+    }
+  }
+  int slot = b;
+  if (args.kv_batch_index) {
+    slot = args.kv_batch_index[b];
+    if (slot < 0 || slot >= args.kv_slots) {
+      fault = kSlotFault;
+      slot = 0;
+      keys = 0;
+    }
+  }
+  if (args.kv_left_padding) {
+    const int padding = args.kv_left_padding[b];
+    if (padding < 0 || padding > keys) {
+      if (keys > 0 || padding != 0) fault = kLengthFault;
+      keys = 0;
+    } else {
+      first_key += padding;
+      keys -= padding;
+    }
+  }
+  if (fault != kNoFault) keys = 0;
+  one.seq_k = static_cast<int>(keys);
+  if constexpr (Spec::paged) {
+    one.block_table = args.block_table + slot * args.block_table_stride;
+    one.first_position = static_cast<int>(first_key);
+  } else {
+    const long long batch = args.cu_seqlens_k ? 0 : slot;
+    one.k = advance(args.k, batch * args.k_stride.batch + first_key * args.k_stride.seq);
+    one.v = advance(args.v, batch * args.v_stride.batch + first_key * args.v_stride.seq);
+  }
+  one.alibi_diagonal = one.seq_k - one.seq_q;
+  one.diagonal = args.bottom_right ? one.alibi_diagonal : 0;
+  return one;
+}
+
+// Elements from args.k (args.v) to the row of key j of the sequence; `args` of
+// arguments_of_sequence(). An entry of the table that is no page reads page 0 and sets args.fault.
+HF_DEVICE long long key_offset(const AttentionArgs& args, const RowStrides& stride, int j) {
+  if constexpr (Spec::paged) {
+    const int position = args.first_position + j;
+    const int index = position / args.page_size;
+    int page = args.block_table[index];
+    if (static_cast<unsigned>(page) >= static_cast<unsigned>(args.pages)) {
+      if (args.fault) *args.fault = kPageFault;
+      page = 0;
+    }
+    return page * stride.batch + (position - index * args.page_size) * stride.seq;
+  } else {
+    return j * stride.seq;
+  }
+}
+
+// Packed queries: which sequence the tile with this number belongs to. Sequence b owns the numbers
+// from cu[b] / tile_rows + b on, which is at least one for each of its tiles and needs no length of
+// another sequence; numbers beyond its tiles are idle. There are
+// packed_query_tiles(total_q, batch, tile_rows) numbers in all.
+struct PackedTile {
+  int sequence;
+  int tile;  // of the sequence
+};
+HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int tile_rows) {
+  const auto first_number = [&](int b) {
+    long long offset = sequence_offset(args, args.cu_seqlens_q, b);
+    if (offset < 0) offset = 0;
+    if (offset > args.total_q) offset = args.total_q;
+    return static_cast<int>(offset / tile_rows) + b;
+  };
+  int low = 0, high = args.batch - 1;  // the last sequence whose first number is not beyond
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (first_number(middle) <= number) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return {low, number - first_number(low)};
+}
+
+constexpr long long packed_query_tiles(long long total_q, long long batch, int tile_rows) {
+  return total_q / tile_rows + batch;
+}
+
+}  // namespace hipflash
