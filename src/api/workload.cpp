@@ -1,0 +1,74 @@
+#include "hipflash/workload.h"
+
+#include <cerrno>
+#include <fstream>
+#include <unordered_set>
+
+#include "api/problem_json.h"
+#include "cache/io.h"
+#include "core/fail.h"
+
+namespace hipflash {
+namespace {
+
+WorkloadItem item_of(const nlohmann::json& json) {
+  if (!json.is_object() || !json.contains("problem")) {
+    fail(ErrorCode::InvalidArgument,
+         "must be a JSON object with \"problem\" and, if known, \"arch\" and \"compute_units\"");
+  }
+  WorkloadItem item;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "problem") {
+      item.problem = api::problem_from_json(value);
+    } else if (name == "arch" && value.is_string()) {
+      item.arch = value.get<std::string>();
+    } else if (name == "compute_units" && value.is_number_unsigned() && value <= 1 << 20) {
+      item.compute_units = value.get<int>();
+    } else {
+      fail(ErrorCode::InvalidArgument,
+           "\"{}\" must be one of \"arch\" (a text), \"compute_units\" (a count), \"problem\"",
+           name);
+    }
+  }
+  return item;
+}
+
+}  // namespace
+
+std::string to_json_line(const WorkloadItem& item) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (!item.arch.empty()) json["arch"] = item.arch;
+  if (item.compute_units != 0) json["compute_units"] = item.compute_units;
+  json["problem"] = api::problem_to_json(item.problem);
+  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+WorkloadItem workload_item_from_json(const std::string& line) {
+  return item_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
+}
+
+std::vector<WorkloadItem> read_workload(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<WorkloadItem> items;
+  std::unordered_set<std::string> seen;
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    const bool unfinished = file.eof();
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      WorkloadItem item = workload_item_from_json(line);
+      if (seen.insert(to_json_line(item)).second) items.push_back(std::move(item));
+    } catch (const Error& error) {
+      if (unfinished) break;
+      fail(error.code(), "workload {}, line {}: {}", path, number, error.what());
+    }
+  }
+  if (!file.eof()) {
+    fail(ErrorCode::InvalidArgument, "workload \"{}\" cannot be read: {}", path,
+         cache::io::error_text(errno != 0 ? errno : EIO));
+  }
+  return items;
+}
+
+}  // namespace hipflash
