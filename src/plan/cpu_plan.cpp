@@ -4,6 +4,7 @@
 
 #include "core/format.h"
 #include "plan/kernel_facts.h"
+#include "plan/tile_lists.h"
 #include "platform/cpu/isa.h"
 
 namespace hipflash::plan {
@@ -23,10 +24,7 @@ jit::Spec cpu_spec(CpuIsa isa, const KernelFacts& facts, const CpuTile& tile) {
   spec.compiler = jit::CompilerKind::host;
   spec.family = kFamily;
   spec.arch = platform::arch_of(isa);
-  spec.facts = spec_members(facts, {{"tile_queries", tile.tile_queries},
-                                    {"tile_keys", tile.tile_keys},
-                                    {"micro_rows", tile.micro_rows},
-                                    {"micro_vectors", tile.micro_vectors}});
+  spec.facts = spec_members(facts, numbers_of(tile));
   spec.options = split_words(std::string(kCpuKernelOptions) + " " + cpu_isa_facts(isa).options);
   spec.label = fmt::format("{}, {}x{}", describe(facts), tile.tile_queries, tile.tile_keys);
   return spec;
@@ -38,18 +36,21 @@ jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
   return cpu_spec(isa, general_facts(element), cpu_default_tile(isa, element, 0, 0));
 }
 
-KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel) {
+KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel,
+                    const TileSource* tuned) {
   require_built(problem, "the cpu");
   const MaskBounds bounds = mask_bounds(problem);
   KernelFacts facts = facts_of(problem, bounds);
   const CpuIsa isa = platform::isa_for(best, facts.element);
   const bool general = kernel == Kernel::general;
-  const CpuTile tile =
-      general ? cpu_default_tile(isa, facts.element, 0, 0)
-              : cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim);
-
   KernelPlan plan;
   plan.args = arguments_of(problem, bounds);
+  const CpuTile tile =
+      general ? cpu_default_tile(isa, facts.element, 0, 0)
+              : choose_tile(
+                    tuned, tile_key(kFamily, facts, plan.args),
+                    cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim),
+                    [&] { return cpu_tiles(isa); }, plan.tile);
   plan.args.splits = cpu_key_splits(plan.args, tile, threads);
   platform::CpuLaunch launch;
   launch.work = plan_cpu_work(plan.args, tile, threads);
@@ -61,13 +62,13 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
       static_cast<std::size_t>(launch.work.scratch_bytes) * static_cast<std::size_t>(threads) +
       launch.partial_bytes;
   plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, tile);
-  plan.config = fmt::format(
-      "isa={} tile_queries={} tile_keys={} micro_rows={} micro_vectors={} rows_per_item={} "
-      "threads={}",
-      cpu_isa_facts(isa).name, tile.tile_queries, tile.tile_keys, tile.micro_rows,
-      tile.micro_vectors, launch.work.rows_per_item, threads);
-  plan.reason = general ? "general kernel: there is no specialized one and no compiler to make it"
-                        : fmt::format("built-in default for {}", cpu_isa_facts(isa).name);
+  plan.config = fmt::format("isa={} {} rows_per_item={} threads={}", cpu_isa_facts(isa).name,
+                            to_text(numbers_of(tile)), launch.work.rows_per_item, threads);
+  plan.reason =
+      general ? "general kernel: there is no specialized one and no compiler to make it"
+              : reason_of(plan.tile, plan.tile.is_default ? fmt::format("built-in default for {}",
+                                                                        cpu_isa_facts(isa).name)
+                                                          : "tuned");
   return plan;
 }
 

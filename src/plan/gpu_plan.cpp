@@ -10,13 +10,13 @@
 #include "gpu/tiles_nv.h"
 #include "gpu/tiles_rdna.h"
 #include "plan/kernel_facts.h"
+#include "plan/tile_lists.h"
 
 namespace hipflash::plan {
 namespace {
 
 using platform::DeviceFacts;
 using platform::GpuLaunch;
-using TileNumbers = std::vector<std::pair<std::string, int>>;
 
 // A text with its compiler.
 struct Family {
@@ -42,12 +42,6 @@ int gpu_key_splits(long long blocks, int compute_units, int seq_k, int tile_keys
   return static_cast<int>(std::clamp(std::min(wanted, possible), 1LL, 128LL));
 }
 
-std::string config_text(const TileNumbers& numbers, const DeviceFacts& device) {
-  std::string text;
-  for (const auto& [name, value] : numbers) text += fmt::format("{}={} ", name, value);
-  return text + fmt::format("compute_units={}", device.compute_units);
-}
-
 // What a family says of one tile config.
 struct Config {
   TileNumbers numbers;
@@ -59,8 +53,11 @@ struct Config {
 // The steps that all families share, from the facts of a Problem to the finished plan.
 class Builder {
  public:
-  Builder(const Problem& problem, const DeviceFacts& device)
-      : bounds_(mask_bounds(problem)), device_(device), facts(facts_of(problem, bounds_)) {
+  Builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned)
+      : bounds_(mask_bounds(problem)),
+        device_(device),
+        tuned_(tuned),
+        facts(facts_of(problem, bounds_)) {
     plan_.args = arguments_of(problem, bounds_);
   }
 
@@ -68,6 +65,15 @@ class Builder {
   int element_bytes() const { return facts.element == ElementType::f32 ? 4 : 2; }
   // Softcap, ALiBi, bias and masks take registers of a kernel.
   bool modified() const { return facts.softcap || facts.alibi || facts.bias || facts.mask; }
+
+  // The tuned config if one of the candidates was tuned, else `standard`. Asked when all facts are
+  // known.
+  template <class Tile, class Candidates>
+  Tile choose(const Family& family, const Tile& standard, Candidates&& candidates,
+              const std::string& variant = {}) {
+    return choose_tile(tuned_, tile_key(family.file, facts, args(), variant), standard,
+                       std::forward<Candidates>(candidates), plan_.tile);
+  }
 
   // For families with one block per tile, which may split their keys. `blocks` counts the blocks of
   // some arguments, `merge_blocks` those of attention_merge.
@@ -93,8 +99,10 @@ class Builder {
     plan_.spec.facts = spec_members(facts, config.numbers);
     plan_.spec.options = family.options;
     plan_.spec.label = describe(facts);
-    plan_.config = config_text(config.numbers, device_);
-    plan_.reason = why;
+    plan_.config =
+        fmt::format("{} compute_units={}", to_text(config.numbers), device_.compute_units);
+    plan_.reason = reason_of(
+        plan_.tile, (plan_.tile.is_default ? "built-in default of " : "tuned config of ") + why);
     plan_.work_items = launch.pieces ? launch.pieces : launch.forward.blocks;
     plan_.workspace_bytes = launch.partial_bytes;
     plan_.launch = launch;
@@ -104,6 +112,7 @@ class Builder {
  private:
   MaskBounds bounds_;
   const DeviceFacts& device_;
+  const TileSource* tuned_;
   KernelPlan plan_;
 
  public:
@@ -122,83 +131,74 @@ bool rows_within(const Problem& p, bool (*fits)(long long)) {
   return true;
 }
 
-KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Card card) {
-  Builder builder(problem, device);
+const Family kCdna{"gpu/attention_forward.hip", jit::CompilerKind::hiprtc,
+                   options_of(cdna::kOptions)};
+
+KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Card card,
+                     const TileSource* tuned) {
+  Builder builder(problem, device, tuned);
   builder.facts.aligned = problem.aligned && rows_within(problem, cdna::stride_allows_vectors);
-  const AttentionArgs& args = builder.args();
-  const cdna::Tile tile =
-      cdna::default_tile(card, builder.element_bytes(), args.head_dim, args.value_head_dim,
-                         builder.facts.aligned && !builder.modified());
-  const Config config = {{{"waves", tile.waves},
-                          {"mma_rows", tile.mma_rows},
-                          {"tile_keys", tile.tile_keys},
-                          {"waves_per_simd", tile.waves_per_simd},
-                          {"read_ahead", tile.read_ahead},
-                          {"dies", cdna::dies_of(card)},
-                          {"largest_head_dim", 512}},
-                         tile.tile_keys,
-                         cdna::threads(tile),
-                         0};
+  const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
+  const int bytes = builder.element_bytes();
+  const cdna::Tile tile = builder.choose(
+      kCdna,
+      cdna::default_tile(card, bytes, dim, value_dim, builder.facts.aligned && !builder.modified()),
+      [&] { return cdna_tiles(card, bytes, dim, value_dim); });
+  Config config = {numbers_of(tile), tile.tile_keys, cdna::threads(tile), 0};
+  config.numbers.emplace_back("dies", cdna::dies_of(card));
+  config.numbers.emplace_back("largest_head_dim", 512);
   return builder.finish(
-      {"gpu/attention_forward.hip", jit::CompilerKind::hiprtc, options_of(cdna::kOptions)}, config,
+      kCdna, config,
       [&](const AttentionArgs& a) {
         return cdna::blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
       },
       [](const AttentionArgs& a) {
         return cdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
       },
-      cdna::kMergeThreads, "built-in default of matrix cores for " + device.arch);
+      cdna::kMergeThreads, "matrix cores for " + device.arch);
 }
 
 long long rdna_merge_blocks(const AttentionArgs& a) {
   return rdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
 }
 
-KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int generation) {
-  Builder builder(problem, device);
+const Family kWmma{"gpu/attention_forward_rdna.hip", jit::CompilerKind::hiprtc,
+                   options_of(rdna::kOptions)};
+const Family kDot{"gpu/attention_forward_dot.hip", jit::CompilerKind::hiprtc,
+                  options_of(rdna::kOptions)};
+
+KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int generation,
+                     const TileSource* tuned) {
+  Builder builder(problem, device, tuned);
   builder.facts.aligned = problem.aligned && rows_within(problem, [](long long stride) {
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
   const AttentionArgs& args = builder.args();
   const rdna::WmmaTile tile =
-      rdna::wmma_default(generation, args.head_dim, args.value_head_dim, args.seq_q,
-                         builder.modified() || !builder.facts.aligned);
-  const Config config = {{{"waves", tile.waves},
-                          {"query_tiles", tile.query_tiles},
-                          {"tile_keys", tile.tile_keys},
-                          {"query_shared", tile.query_shared},
-                          {"value_slice", tile.value_slice}},
-                         tile.tile_keys,
-                         rdna::wmma_threads(tile),
-                         0};
+      builder.choose(kWmma,
+                     rdna::wmma_default(generation, args.head_dim, args.value_head_dim, args.seq_q,
+                                        builder.modified() || !builder.facts.aligned),
+                     [&] { return wmma_tiles(generation, args.head_dim, args.value_head_dim); });
   return builder.finish(
-      {"gpu/attention_forward_rdna.hip", jit::CompilerKind::hiprtc, options_of(rdna::kOptions)},
-      config,
+      kWmma, {numbers_of(tile), tile.tile_keys, rdna::wmma_threads(tile), 0},
       [&](const AttentionArgs& a) {
         return rdna::wmma_blocks(tile, a.batch, a.heads_q, a.seq_q, a.value_head_dim, a.splits);
       },
-      rdna_merge_blocks, rdna::kMergeThreads, "built-in default of WMMA for " + device.arch);
+      rdna_merge_blocks, rdna::kMergeThreads, "WMMA for " + device.arch);
 }
 
-KernelPlan plan_dot(const Problem& problem, const DeviceFacts& device) {
-  Builder builder(problem, device);
-  const rdna::DotTile tile = rdna::dot_default(builder.element_bytes(), builder.args().head_dim,
-                                               builder.args().value_head_dim);
-  const Config config = {{{"threads", tile.threads},
-                          {"tile_keys", tile.tile_keys},
-                          {"dim_chunk", tile.dim_chunk},
-                          {"value_chunk", tile.value_chunk}},
-                         tile.tile_keys,
-                         tile.threads,
-                         0};
+KernelPlan plan_dot(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
+  Builder builder(problem, device, tuned);
+  const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
+  const int bytes = builder.element_bytes();
+  const rdna::DotTile tile = builder.choose(kDot, rdna::dot_default(bytes, dim, value_dim),
+                                            [&] { return dot_tiles(bytes, dim, value_dim); });
   return builder.finish(
-      {"gpu/attention_forward_dot.hip", jit::CompilerKind::hiprtc, options_of(rdna::kOptions)},
-      config,
+      kDot, {numbers_of(tile), tile.tile_keys, tile.threads, 0},
       [&](const AttentionArgs& a) {
         return rdna::dot_blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
       },
-      rdna_merge_blocks, rdna::kMergeThreads,
-      "built-in default of vector units for " + device.arch);
+      rdna_merge_blocks, rdna::kMergeThreads, "vector units for " + device.arch);
 }
 
 const Family kSm80{
@@ -216,8 +216,8 @@ long long nv_merge_blocks(const AttentionArgs& a) {
 
 // These families fold a positive scale into the exponential. Any other takes the path of modified
 // scores, which a softcap of 0 asks for without changing a score.
-Builder nv_builder(const Problem& problem, const DeviceFacts& device) {
-  Builder builder(problem, device);
+Builder nv_builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
+  Builder builder(problem, device, tuned);
   if (!(builder.args().scale > 0.0f)) builder.facts.softcap = true;
   return builder;
 }
@@ -229,49 +229,42 @@ bool few_rows(const AttentionArgs& args) {
   return rows <= 32 && args.head_dim <= 128 && args.value_head_dim <= 128;
 }
 
-Sm80Tile sm80_tile(const Builder& builder, const DeviceFacts& device) {
+Sm80Tile sm80_tile(Builder& builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
+  const int dim = args.head_dim, value_dim = args.value_head_dim;
+  const int shared = static_cast<int>(device.shared_bytes);
   if (few_rows(args)) {
     const int waves = args.seq_q * (args.heads_q / args.heads_kv) <= 16 ? 1 : 2;
-    return {64, waves, 1, 2, 4, false, true};
+    return builder.choose(
+        kSm80, Sm80Tile{64, waves, 1, 2, 4, false, true},
+        [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
-  return sm80_default(args.head_dim, args.value_head_dim, builder.modified(),
-                      static_cast<int>(device.shared_bytes));
+  return builder.choose(kSm80, sm80_default(dim, value_dim, builder.modified(), shared),
+                        [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
-KernelPlan plan_sm80(const Problem& problem, const DeviceFacts& device, const std::string& why) {
-  Builder builder = nv_builder(problem, device);
+KernelPlan plan_sm80(Builder builder, const DeviceFacts& device, const std::string& why) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile = sm80_tile(builder, device);
-  const Config config = {{{"tile_keys", tile.tile_keys},
-                          {"waves", tile.waves},
-                          {"row_tiles", tile.row_tiles},
-                          {"stages", tile.stages},
-                          {"blocks_per_sm", tile.blocks_per_sm},
-                          {"q_in_registers", tile.q_in_registers},
-                          {"pack_heads", tile.pack_heads}},
-                         tile.tile_keys,
-                         sm80_threads(tile),
-                         sm80_shared_bytes(tile, dim, value_dim)};
   return builder.finish(
-      kSm80, config, [&](const AttentionArgs& a) { return sm80_blocks(tile, a); }, nv_merge_blocks,
+      kSm80,
+      {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
+       sm80_shared_bytes(tile, dim, value_dim)},
+      [&](const AttentionArgs& a) { return sm80_blocks(tile, a); }, nv_merge_blocks,
       kNvMergeThreads, why);
 }
 
-KernelPlan plan_nvf32(const Problem& problem, const DeviceFacts& device) {
-  Builder builder = nv_builder(problem, device);
+KernelPlan plan_nvf32(Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
-  const NvF32Tile tile = nvf32_default(dim, value_dim, static_cast<int>(device.shared_bytes));
-  const Config config = {{{"tile_keys", tile.tile_keys},
-                          {"waves", tile.waves},
-                          {"blocks_per_sm", tile.blocks_per_sm},
-                          {"p_over_keys", tile.p_over_keys}},
-                         tile.tile_keys,
-                         nvf32_threads(tile),
-                         nvf32_shared_bytes(tile, dim, value_dim)};
+  const int shared = static_cast<int>(device.shared_bytes);
+  const NvF32Tile tile = builder.choose(kNvF32, nvf32_default(dim, value_dim, shared),
+                                        [&] { return nvf32_tiles(dim, value_dim, shared); });
   return builder.finish(
-      kNvF32, config, [&](const AttentionArgs& a) { return nvf32_blocks(tile, a); },
-      nv_merge_blocks, kNvMergeThreads, "built-in default of f32 multiply-adds");
+      kNvF32,
+      {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
+       nvf32_shared_bytes(tile, dim, value_dim)},
+      [&](const AttentionArgs& a) { return nvf32_blocks(tile, a); }, nv_merge_blocks,
+      kNvMergeThreads, "f32 multiply-adds");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
@@ -285,18 +278,15 @@ bool wgmma_takes(const Problem& problem, AttentionArgs args) {
                     problem.features.mask, problem.features.sinks);
 }
 
-KernelPlan plan_sm90(Builder& builder, const DeviceFacts& device) {
+KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
+  const int dim = args.head_dim, value_dim = args.value_head_dim;
   const bool ragged = builder.facts.window_left || builder.facts.window_right;
-  const Sm90Tile tile = sm90_default(args.head_dim, args.value_head_dim, ragged, args.seq_k);
-  const Config config = {{{"tile_keys", tile.tile_keys},
-                          {"query_groups", tile.query_groups},
-                          {"stages", tile.stages},
-                          {"q_stages", tile.q_stages},
-                          {"take_turns", tile.take_turns}},
-                         tile.tile_keys,
-                         sm90_threads(tile),
-                         sm90_shared_bytes(tile, args.head_dim, args.value_head_dim)};
+  const Sm90Tile tile = builder.choose(
+      kSm90, sm90_default(dim, value_dim, ragged, args.seq_k),
+      [&] { return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes)); });
+  const Config config = {numbers_of(tile), tile.tile_keys, sm90_threads(tile),
+                         sm90_shared_bytes(tile, dim, value_dim)};
   GpuLaunch launch;
   launch.pieces = grid_size(sm90_pieces(tile, args));
   launch.forward = {std::min(launch.pieces, static_cast<unsigned>(device.compute_units)),
@@ -304,30 +294,32 @@ KernelPlan plan_sm90(Builder& builder, const DeviceFacts& device) {
                     static_cast<unsigned>(config.shared_bytes)};
   launch.tensor_maps = tile;
   launch.bf16 = builder.facts.element == ElementType::bf16;
-  return builder.finish(kSm90, config, launch, "built-in default of wgmma for " + device.arch);
+  return builder.finish(kSm90, config, launch, "wgmma for " + device.arch);
 }
 
-KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device) {
-  if (problem.dtype == DType::f32) return plan_nvf32(problem, device);
-  if (device.arch != "sm_90a") {
-    return plan_sm80(problem, device, "built-in default of mma.sync for " + device.arch);
+KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
+  Builder builder = nv_builder(problem, device, tuned);
+  if (problem.dtype == DType::f32) return plan_nvf32(std::move(builder), device);
+  const std::string sm80 = "mma.sync for " + device.arch;
+  if (device.arch != "sm_90a") return plan_sm80(std::move(builder), device, sm80);
+  if (few_rows(builder.args())) {
+    return plan_sm80(std::move(builder), device, sm80 + " (few queries)");
   }
-  Builder builder = nv_builder(problem, device);
-  if (few_rows(builder.args())) return plan_sm80(problem, device, "mma.sync: few queries");
-  if (wgmma_takes(problem, builder.args())) return plan_sm90(builder, device);
-  return plan_sm80(problem, device, "mma.sync: wgmma does not take these strides or features");
+  if (wgmma_takes(problem, builder.args())) return plan_sm90(std::move(builder), device);
+  return plan_sm80(std::move(builder), device,
+                   sm80 + " (wgmma does not take these strides or features)");
 }
 
 }  // namespace
 
-KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device) {
+KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
   require_built(problem, device.arch.c_str());
-  if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, device);
+  if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, device, tuned);
   const cdna::Card card = cdna::card_of(device.arch.c_str());
-  if (card != cdna::Card::none) return plan_cdna(problem, device, card);
+  if (card != cdna::Card::none) return plan_cdna(problem, device, card, tuned);
   const int generation = rdna::wmma_generation(device.arch.c_str());
-  if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, device);
-  return plan_wmma(problem, device, generation);
+  if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, device, tuned);
+  return plan_wmma(problem, device, generation, tuned);
 }
 
 DeviceFacts facts_of_architecture(const std::string& arch) {

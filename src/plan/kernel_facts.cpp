@@ -4,21 +4,10 @@
 
 #include "core/fail.h"
 #include "core/format.h"
+#include "plan/tile_choice.h"
 
 namespace hipflash::plan {
 namespace {
-
-const char* element_name(ElementType element) {
-  switch (element) {
-    case ElementType::f16:
-      return "f16";
-    case ElementType::bf16:
-      return "bf16";
-    case ElementType::f32:
-      return "f32";
-  }
-  return "?";
-}
 
 RowStrides row_strides(const Strides& s) {
   return {s.batch, s.seq, s.head};

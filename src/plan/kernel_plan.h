@@ -7,6 +7,7 @@
 #include "common/attention_args.h"
 #include "hipflash/problem.h"
 #include "jit/spec.h"
+#include "plan/tile_choice.h"
 #include "platform/device.h"
 
 namespace hipflash::plan {
@@ -18,6 +19,7 @@ struct KernelPlan {
   long long work_items = 0;         // GPU blocks or CPU work items
   std::size_t workspace_bytes = 0;  // memory beyond inputs and outputs
   std::string config, reason;       // for explain
+  TileChoice tile;
 };
 
 // Bytes of the partial results of args.splits parts of the keys; 0 for one part.
