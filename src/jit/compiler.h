@@ -31,6 +31,7 @@ struct CompileJob {
   std::vector<std::string> options;
   std::string label;       // for messages: family, architecture and what it is for
   std::string tool;        // the compiler's path, or the library's for hipRTC and NVRTC
+  std::string folder;      // for its temporary files, removed by the caller; empty: one of its own
   bool in_helper = false;  // set by hipflash-compile
   CompileLimits limits;
 };

@@ -5,6 +5,7 @@
 #include "core/fail.h"
 #include "jit/helper_protocol.h"
 #include "jit/installation.h"
+#include "jit/private_folder.h"
 #include "jit/process.h"
 
 namespace hipflash::jit {
@@ -43,8 +44,12 @@ std::string find_compile_helper() {
 }
 
 std::vector<std::byte> compile_in_helper(const std::string& helper, const CompileJob& job) {
-  const PrivateFolder folder;  // for what the compiler leaves behind when it is killed
-  const std::string message = encode(job);
+  // Made here, so that it goes even if the helper is killed; the helper removes it if this process
+  // is.
+  const PrivateFolder folder;
+  CompileJob with_folder = job;
+  with_folder.folder = folder.path();
+  const std::string message = encode(with_folder);
   ProcessRequest request;
   request.path = helper;
   request.input = message;

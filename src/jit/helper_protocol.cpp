@@ -7,7 +7,7 @@
 namespace hipflash::jit {
 namespace {
 
-constexpr std::string_view kMagic = "HFCOMP01";
+constexpr std::string_view kMagic = "HFCOMP02";
 
 class Writer {
  public:
@@ -85,6 +85,7 @@ std::string encode(const CompileJob& job) {
   writer.field(job.arch);
   writer.field(job.label);
   writer.field(job.tool);
+  writer.field(job.folder);
   writer.number(job.limits.seconds);
   writer.number(job.limits.memory_bytes);
   writer.number(job.options.size());
@@ -104,6 +105,7 @@ CompileJob decode_job(std::string_view message) {
   job.arch = reader.text();
   job.label = reader.text();
   job.tool = reader.text();
+  job.folder = reader.text();
   job.limits.seconds = reader.number();
   job.limits.memory_bytes = static_cast<std::uint64_t>(reader.number());
   const double options = reader.number();

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 
 #include "core/fail.h"
+#include "jit/private_folder.h"
 #include "jit/process.h"
 
 namespace hipflash::jit {
@@ -107,8 +109,10 @@ class HostCompiler : public Compiler {
   }
 
   std::vector<std::byte> compile(const CompileJob& job) override {
-    const PrivateFolder folder;
-    const std::string output = folder.path() + "/kernel.so";
+    std::optional<PrivateFolder> own;
+    if (job.folder.empty()) own.emplace();
+    const std::string& folder = own ? own->path() : job.folder;
+    const std::string output = folder + "/kernel.so";
     ProcessRequest request;
     request.path = job.tool.empty() ? tool() : job.tool;
     // Input first: libraries among the options count for what comes before them.
@@ -116,7 +120,7 @@ class HostCompiler : public Compiler {
     request.arguments.insert(request.arguments.end(), job.options.begin(), job.options.end());
     request.arguments.insert(request.arguments.end(), {"-o", output});
     request.input = job.source;
-    request.environment = compiler_environment(folder.path());
+    request.environment = compiler_environment(folder);
     request.limits = job.limits;
     request.own_group = !job.in_helper;
     const ProcessResult result = run_process(request);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,6 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 // More than any compiler has to say; a child that writes on and on is stopped by its time limit.
 constexpr std::size_t kMaxOutput = std::size_t{256} << 20;
+
+constexpr std::array kLackOfMemory = {"memory", "bad_alloc", "failed to map segment",
+                                      "internal compiler error", "terminated program"};
 
 std::string error_text(int error) {
   return std::generic_category().message(error);
@@ -107,6 +111,8 @@ pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out
   const pid_t child = ::vfork();
   if (child == 0) {
     for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+    // Of the thread that waits for it, so the child never outlives the wait.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (own_group) ::setpgid(0, 0);
     if (memory > 0) limit_self(RLIMIT_AS, memory);
     limit_self(RLIMIT_CORE, 0);
@@ -194,7 +200,12 @@ ProcessResult run_process(const ProcessRequest& request) {
 
   ProcessResult result;
   std::string_view input = request.input;
-  if (input.empty()) in.ours.close();
+  // Ends the stream but keeps the socket, whose closing tells the child that this process died.
+  const auto end_input = [&] {
+    input = {};
+    ::shutdown(in.ours.get(), SHUT_WR);
+  };
+  if (input.empty()) end_input();
   bool ended = false;
   while (!ended) {
     const auto left =
@@ -203,8 +214,9 @@ ProcessResult run_process(const ProcessRequest& request) {
       result.timed_out = true;
       break;
     }
-    std::array<pollfd, 3> polled = {
-        {{in.ours.get(), POLLOUT, 0}, {out.ours.get(), POLLIN, 0}, {err.ours.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> polled = {{{input.empty() ? -1 : in.ours.get(), POLLOUT, 0},
+                                     {out.ours.get(), POLLIN, 0},
+                                     {err.ours.get(), POLLIN, 0}}};
     const bool streams = out.ours.get() >= 0 || err.ours.get() >= 0;
     // Short waits: a grandchild may hold the streams open after the child ended, and a child that
     // closed both is about to end.
@@ -214,7 +226,7 @@ ProcessResult run_process(const ProcessRequest& request) {
     if (polled[0].revents != 0) {
       const ssize_t sent = ::send(in.ours.get(), input.data(), input.size(), MSG_NOSIGNAL);
       if (sent > 0) input.remove_prefix(static_cast<std::size_t>(sent));
-      if (input.empty() || (sent < 0 && errno != EAGAIN && errno != EINTR)) in.ours.close();
+      if (input.empty() || (sent < 0 && errno != EAGAIN && errno != EINTR)) end_input();
     }
     if (out.ours.get() >= 0 && !drain(out.ours.get(), result.out)) out.ours.close();
     if (err.ours.get() >= 0 && !drain(err.ours.get(), result.err)) err.ours.close();
@@ -250,38 +262,29 @@ ProcessResult run_process(const ProcessRequest& request) {
 
 std::string how_it_ended(const ProcessResult& result, const CompileLimits& limits) {
   if (result.timed_out) {
-    return fmt::format("was still running after {:g} s and was stopped", limits.seconds);
+    return fmt::format("was still running after {:g} s (HIPFLASH_COMPILE_TIMEOUT) and was stopped",
+                       limits.seconds);
   }
-  if (result.signal != 0) {
-    return fmt::format("was killed by signal {} ({})", result.signal, ::strsignal(result.signal));
-  }
-  return fmt::format("ended with exit status {}", result.exit_code);
+  const std::string ending =
+      result.signal != 0
+          ? fmt::format("was killed by signal {} ({})", result.signal, ::strsignal(result.signal))
+          : fmt::format("ended with exit status {}", result.exit_code);
+  // How compilers, linkers and loaders put it; a crash at the limit is their bug, but common.
+  const std::string words = result.err + result.out;
+  const bool lacked_memory =
+      result.signal != 0 ||
+      std::any_of(kLackOfMemory.begin(), kLackOfMemory.end(),
+                  [&](const char* phrase) { return words.find(phrase) != std::string::npos; });
+  if (!lacked_memory || limits.memory_bytes == 0) return ending;
+  return fmt::format(
+      "{}, perhaps for lack of memory: HIPFLASH_COMPILE_MEMORY allows {} MiB to each process",
+      ending, limits.memory_bytes >> 20);
 }
 
 bool is_executable(const std::string& path) {
   struct stat status;
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
          ::access(path.c_str(), X_OK) == 0;
-}
-
-PrivateFolder::PrivateFolder() {
-  std::vector<std::string> places = {setting("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
-  std::string trouble;
-  for (const std::string& place : places) {
-    if (place.empty()) continue;
-    std::string name = place + "/hipflash-XXXXXX";
-    if (::mkdtemp(name.data())) {  // made with mode 0700
-      path_ = name;
-      return;
-    }
-    trouble += fmt::format("{}{}: {}", trouble.empty() ? "" : "; ", place, error_text(errno));
-  }
-  fail(ErrorCode::CompileFailed, "no folder for temporary files ({}); set TMPDIR", trouble);
-}
-
-PrivateFolder::~PrivateFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace hipflash::jit

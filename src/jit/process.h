@@ -1,7 +1,6 @@
 // Running a child process with a time limit, a memory limit and all of its output.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,28 +33,16 @@ struct ProcessResult {
 };
 
 // Runs it to its end or to the time limit, when the whole process group is killed. No signal
-// reaches the caller. Throws Error(CompileFailed) if it cannot be started.
+// reaches the caller. If the caller dies, the child gets a SIGTERM, and its standard input, a
+// socket whose other end is held until then, a POLLHUP. Throws Error(CompileFailed) if it cannot
+// be started.
 ProcessResult run_process(const ProcessRequest& request);
 
 // "was killed by signal 11 (Segmentation fault)", "ended with exit status 1", "was still running
-// after 120 s and was stopped".
+// after 120 s and was stopped", and which limit may be the reason.
 std::string how_it_ended(const ProcessResult& result, const CompileLimits& limits);
 
 // True for a file that this user can execute.
 bool is_executable(const std::string& path);
-
-// A folder that only this user can enter, removed with all it holds by the destructor. Made in
-// TMPDIR, else the first of /tmp, /var/tmp and /dev/shm that can be written.
-class PrivateFolder {
- public:
-  PrivateFolder();  // throws Error(CompileFailed) if there is no place for it
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  ~PrivateFolder();
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace hipflash::jit

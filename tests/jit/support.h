@@ -138,4 +138,15 @@ inline bool ended_well(pid_t child) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// True once the process is gone, or a zombie that nobody has reaped yet; false after some seconds.
+inline bool ends_soon(pid_t process) {
+  for (int i = 0; i < 500; ++i) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/stat");
+    std::string id, name, letter;
+    if (!(status >> id >> name >> letter) || letter == "Z") return true;
+    ::usleep(10000);
+  }
+  return false;
+}
+
 }  // namespace hipflash::jit::test
