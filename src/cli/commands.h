@@ -16,6 +16,7 @@ int explain(const ExplainOptions& options);
 int compile_kernels(const CompileOptions& options);
 int manage_cache(const CacheOptions& options);
 int bench(const BenchOptions& options);
+int inspect_code(const InspectOptions& options);
 
 // What they share.
 

@@ -27,9 +27,10 @@ int dispatch(const Options& options) {
       return manage_cache(options.cache);
     case Command::bench:
       return bench(options.bench);
+    case Command::inspect:
+      return inspect_code(options.inspect);
     case Command::tune:
     case Command::pack:
-    case Command::inspect:
       break;
   }
   fail(ErrorCode::NotSupported, "{} is not supported by this version", to_string(options.command));

@@ -213,6 +213,17 @@ void add_bench(CLI::App& app, BenchOptions* o) {
       ->check(whole(1, 10000));
 }
 
+void add_inspect(CLI::App& app, InspectOptions* o) {
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Show what a kernel was made from, and its registers, shared memory and spills");
+  inspect
+      ->add_option("what", o->what,
+                   "A file (cache entry, hsaco, cubin, shared object) or a key of `cache list`")
+      ->required()
+      ->type_name("FILE|KEY");
+  inspect->add_flag("--json", o->json, "Print one JSON object");
+}
+
 // The parts of the command that the library does not have yet take whatever they are given, so that
 // what the user sees is that they are not there.
 void add_reserved(CLI::App& app) {
@@ -220,7 +231,6 @@ void add_reserved(CLI::App& app) {
       ->allow_extras();
   app.add_subcommand("pack", "Make and use files of prebuilt kernels (not supported yet)")
       ->allow_extras();
-  app.add_subcommand("inspect", "Show a code object (not supported yet)")->allow_extras();
 }
 
 // Rules between options.
@@ -286,6 +296,7 @@ Parsed parse_options(const std::vector<std::string>& arguments) {
   add_compile(app, &options.compile);
   add_cache(app, &options.cache);
   add_bench(app, &options.bench);
+  add_inspect(app, &options.inspect);
   add_reserved(app);
 
   Parsed parsed;

@@ -80,6 +80,11 @@ struct BenchOptions {
   int rounds = 9;
 };
 
+struct InspectOptions {
+  std::string what;  // a file or a key
+  bool json = false;
+};
+
 enum class Command { run, info, explain, compile, cache, bench, tune, pack, inspect };
 const char* to_string(Command command) noexcept;
 
@@ -91,6 +96,7 @@ struct Options {
   CompileOptions compile;
   CacheOptions cache;
   BenchOptions bench;
+  InspectOptions inspect;
 };
 
 struct Parsed {

@@ -265,10 +265,52 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
 TEST_F(CommandTest, WhatIsNotBuiltSaysSo) {
   expect_failure("tune --quick", 1, "NotSupported: tune");
   expect_failure("pack create -o x", 1, "NotSupported: pack");
-  expect_failure("inspect abc", 1, "NotSupported: inspect");
   const Result gpu = run(run_line("--device hip:7"));
   EXPECT_EQ(gpu.exit_code, 1);
   EXPECT_NE(gpu.errors.find("hip"), std::string::npos) << gpu.errors;
+}
+
+TEST_F(CommandTest, InspectShowsEntriesAndCodeObjects) {
+  ASSERT_EQ(run(run_line("-o out.npy --causal")).exit_code, 0);
+  const std::string key = json::parse(run("cache list --json").out)["entries"][0]["key"];
+  for (const std::string& name : {key, key.substr(0, 8), "cache/" + key + ".hfentry"}) {
+    const Result result = run("inspect '" + name + "' --json");
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const json entry = json::parse(result.out);
+    EXPECT_EQ(entry["key"], key);
+    EXPECT_EQ(entry["kernel"], "cpu/attention_forward.cpp");
+    EXPECT_EQ(entry["format"], "shared object");
+    EXPECT_EQ(std::string(entry["arch"]).rfind("cpu-", 0), 0u);
+    EXPECT_NE(std::string(entry["label"]).find("causal"), std::string::npos);
+    EXPECT_FALSE(std::string(entry["compiler"]).empty());
+    EXPECT_GT(entry["text_bytes"], 0);
+    EXPECT_EQ(entry["kernels"][0]["name"], "attention_forward");
+    EXPECT_GT(entry["kernels"][0]["text_bytes"], 0);
+    const auto& constants = entry["constants"];
+    EXPECT_NE(std::find(constants.begin(), constants.end(), "head_dim = 16"), constants.end());
+  }
+  EXPECT_NE(run("inspect " + key).out.find("window_right = true"), std::string::npos);
+
+  const std::string fixtures = "'" HIPFLASH_SOURCE_DIR "/tests/fuzz/code_facts.corpus/";
+  const json hsaco = json::parse(run("inspect " + fixtures + "gfx90a' --json").out);
+  EXPECT_EQ(hsaco["arch"], "gfx90a");
+  EXPECT_FALSE(hsaco.contains("key"));
+  EXPECT_EQ(hsaco["kernels"][2]["name"], "spills");
+  EXPECT_EQ(hsaco["kernels"][2]["spilled_vector"], 34);
+  EXPECT_EQ(hsaco["kernels"][2]["local_accesses"], nullptr);
+  const Result cubin = run("inspect " + fixtures + "sm_80'");
+  EXPECT_NE(cubin.out.find("64: 8 warps per scheduler"), std::string::npos) << cubin.out;
+  EXPECT_NE(cubin.out.find("408 bytes per lane"), std::string::npos) << cubin.out;
+}
+
+TEST_F(CommandTest, InspectSaysWhatItCannotShow) {
+  expect_failure("inspect", 2, "required");
+  expect_failure("inspect abc", 1, "neither a file nor a key");
+  expect_failure("inspect 0123456789", 1, "neither a file nor the key of an entry");
+  expect_failure("inspect .", 1, "not a file");
+  expect_failure("inspect q.npy", 1, "not an ELF file");
+  write_bytes("damaged.hfentry", "HFLENTRY and nothing else");
+  expect_failure("inspect damaged.hfentry", 1, "damaged entry");
 }
 
 TEST_F(CommandTest, InfoAndExplain) {

@@ -54,7 +54,15 @@ TEST(Options, ReservedCommandsTakeAnything) {
   ASSERT_TRUE(parse("tune --quick").options);
   EXPECT_EQ(parse("tune --quick").options->command, Command::tune);
   EXPECT_EQ(parse("pack create -o app.hfpack --arch gfx942").options->command, Command::pack);
-  EXPECT_EQ(parse("inspect abc").options->command, Command::inspect);
+}
+
+TEST(Options, Inspect) {
+  const Parsed parsed = parse("inspect abc --json");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->command, Command::inspect);
+  EXPECT_EQ(parsed.options->inspect.what, "abc");
+  EXPECT_TRUE(parsed.options->inspect.json);
+  EXPECT_FALSE(parse("inspect").options);
 }
 
 TEST(Options, HelpAndVersionAreNotErrors) {
