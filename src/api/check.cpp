@@ -120,6 +120,10 @@ void check_ragged(const Problem& p) {
   check_count("total_q", r.total_q, plan::kMaxSequence);
   check_count("total_k", r.total_k, plan::kMaxSequence);
   check_count("kv_slots", r.kv_slots, kMaxCount);
+  if (r.packed_k && r.batch_index) {
+    fail(ErrorCode::InvalidArgument,
+         "cache.batch_index must be null with varlen.cu_seqlens_k: packed keys have no slots");
+  }
   if (!p.features.paged_kv) return;
   if (r.packed_k) {
     fail(ErrorCode::InvalidArgument,

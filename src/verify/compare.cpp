@@ -4,6 +4,7 @@
 #include "core/fail.h"
 #include "verify/convert.h"
 #include "verify/reference.h"
+#include "verify/sequences.h"
 
 namespace hipflash::verify {
 namespace {
@@ -82,45 +83,43 @@ double rounding_slack(DType dtype, double reference) {
 
 Verdict compare(const Problem& problem, const TensorPointers& tensors, const Reference& reference,
                 const Reference& low, const ReferenceOptions& options) {
-  std::vector<std::int64_t> queries = options.queries;
-  if (queries.empty()) queries = sample_queries(problem.seq_q, problem.seq_q);
   const double factor = problem.softcap > 0.0f ? 3 : 2;
-
-  Verdict verdict;
-  Collector out;
-  std::size_t at = 0;
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    for (const std::int64_t i : queries) {
-      for (std::int64_t h = 0; h < problem.heads_q; ++h) {
-        const std::int64_t base =
-            b * problem.out.batch + i * problem.out.seq + h * problem.out.head;
-        for (std::int64_t d = 0; d < problem.value_head_dim; ++d, ++at) {
-          out.add(static_cast<double>(load(problem.dtype, tensors.out, base + d)),
-                  reference.out[at], low.out[at], rounding_slack(problem.dtype, reference.out[at]),
-                  {b, i, h, d});
+  const bool has_lse = problem.features.lse && tensors.lse;
+  Collector out, lse;
+  std::size_t out_at = 0, lse_at = 0;
+  for (std::int64_t number = 0; number < dense_calls(problem); ++number) {
+    const DenseCall call = dense_call(problem, tensors, number);
+    const Problem& p = call.problem;
+    const std::vector<std::int64_t> queries = queries_of(p, options);
+    for (std::int64_t b = 0; b < p.batch; ++b) {
+      for (const std::int64_t i : queries) {
+        for (std::int64_t h = 0; h < p.heads_q; ++h) {
+          const std::int64_t base = b * p.out.batch + i * p.out.seq + h * p.out.head;
+          for (std::int64_t d = 0; d < p.value_head_dim; ++d, ++out_at) {
+            out.add(static_cast<double>(load(p.dtype, call.tensors.out, base + d)),
+                    reference.out[out_at], low.out[out_at],
+                    rounding_slack(p.dtype, reference.out[out_at]), {call.sequence + b, i, h, d});
+          }
+        }
+      }
+      if (!has_lse) continue;
+      for (std::int64_t h = 0; h < p.heads_q; ++h) {
+        for (const std::int64_t i : queries) {
+          const std::int64_t place = b * p.lse.batch + i * p.lse.seq + h * p.lse.head;
+          lse.add(static_cast<double>(call.tensors.lse[place]), reference.lse[lse_at],
+                  low.lse[lse_at], rounding_slack(DType::f32, reference.lse[lse_at]),
+                  {call.sequence + b, i, h, -1});
+          ++lse_at;
         }
       }
     }
   }
+  Verdict verdict;
   // In f32 the plain computation of a few keys is all but exact, and the rule would ask for the
   // last bit: eight of them are granted.
   const double last_bits = problem.dtype == DType::f32 ? 1e-6 * std::max(1.0, out.largest()) : 0;
   verdict.out = out.finish(factor, last_bits);
-
-  if (problem.features.lse && tensors.lse) {
-    Collector lse;
-    at = 0;
-    for (std::int64_t b = 0; b < problem.batch; ++b) {
-      for (std::int64_t h = 0; h < problem.heads_q; ++h) {
-        for (const std::int64_t i : queries) {
-          const std::int64_t place =
-              b * problem.lse.batch + i * problem.lse.seq + h * problem.lse.head;
-          lse.add(static_cast<double>(tensors.lse[place]), reference.lse[at], low.lse[at],
-                  rounding_slack(DType::f32, reference.lse[at]), {b, i, h, -1});
-          ++at;
-        }
-      }
-    }
+  if (has_lse) {
     const double unit = problem.dtype == DType::f32 ? 1e-5 : 1e-3;
     verdict.lse = lse.finish(factor, unit * std::max(1.0, lse.largest()));
   }

@@ -6,15 +6,18 @@
 #include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "core/fail.h"
 #include "verify/convert.h"
 #include "verify/panel_product.h"
+#include "verify/sequences.h"
 
 namespace hipflash::verify {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Keys first <= j < end.
 struct Keys {
@@ -202,11 +205,13 @@ class Attention {
       has_nan = has_nan || std::isnan(score);
       maximum = std::max(maximum, score);
     }
+    const T sink = problem_.features.sinks ? static_cast<T>(tensors_.sinks[h]) : kHidden;
     if (maximum == kHidden && !has_nan) {
       std::fill(scores + any.first, scores + any.end, T{0});
-      return -kInfinity;
+      return static_cast<double>(sink);
     }
-    T sum = 0;
+    maximum = std::max(maximum, sink);
+    T sum = sink == kHidden ? T{0} : std::exp(sink - maximum);
     for (std::int64_t j = any.first; j < any.end; ++j) {
       scores[j] = scores[j] == kHidden ? T{0} : std::exp(scores[j] - maximum);
       sum += scores[j];
@@ -270,29 +275,18 @@ class Attention {
   PanelProduct<T> product_ = panel_product<T>();
 };
 
-void require_dense(const Problem& problem) {
-  const struct {
-    bool present;
-    const char* name;
-  } features[] = {{problem.features.sinks, "sinks"},
-                  {problem.features.varlen, "varlen"},
-                  {problem.features.kv_cache, "kv_cache"},
-                  {problem.features.paged_kv, "paged_kv"},
-                  {problem.features.dropout, "dropout"},
-                  {problem.features.user_functions, "user_functions"}};
-  for (const auto& feature : features) {
-    if (feature.present) {
-      fail(ErrorCode::NotSupported, "verification: {} is not supported", feature.name);
-    }
+void require_known(const Problem& problem) {
+  const std::pair<bool, const char*> features[] = {
+      {problem.features.dropout, "dropout"}, {problem.features.user_functions, "user_functions"}};
+  for (const auto& [present, name] : features) {
+    if (present) fail(ErrorCode::NotSupported, "verification: {} is not supported", name);
   }
 }
 
 template <class T>
-Reference attention(const Problem& problem, const TensorPointers& tensors,
-                    const ReferenceOptions& options) {
-  require_dense(problem);
-  std::vector<std::int64_t> queries = options.queries;
-  if (queries.empty()) queries = sample_queries(problem.seq_q, problem.seq_q);
+Reference dense_attention(const Problem& problem, const TensorPointers& tensors,
+                          const ReferenceOptions& options) {
+  const std::vector<std::int64_t> queries = queries_of(problem, options);
   const auto count = static_cast<std::int64_t>(queries.size());
 
   Reference result;
@@ -335,6 +329,25 @@ Reference attention(const Problem& problem, const TensorPointers& tensors,
   return result;
 }
 
+template <class T>
+Reference attention(const Problem& problem, const TensorPointers& tensors,
+                    const ReferenceOptions& options) {
+  require_known(problem);
+  if (!problem.features.ragged()) return dense_attention<T>(problem, tensors, options);
+  Reference all;
+  for (std::int64_t number = 0; number < dense_calls(problem); ++number) {
+    const DenseCall call = dense_call(problem, tensors, number);
+    Reference one = dense_attention<T>(call.problem, call.tensors, options);
+    if (call.fault) {
+      std::fill(one.out.begin(), one.out.end(), kNan);
+      std::fill(one.lse.begin(), one.lse.end(), kNan);
+    }
+    all.out.insert(all.out.end(), one.out.begin(), one.out.end());
+    all.lse.insert(all.lse.end(), one.lse.begin(), one.lse.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count) {
@@ -349,6 +362,11 @@ std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count)
     }
   }
   return queries;
+}
+
+std::vector<std::int64_t> queries_of(const Problem& problem, const ReferenceOptions& options) {
+  return sample_queries(problem.seq_q,
+                        options.most_queries > 0 ? options.most_queries : problem.seq_q);
 }
 
 Reference attention_f64(const Problem& problem, const TensorPointers& tensors,

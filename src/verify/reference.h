@@ -19,8 +19,8 @@
 namespace hipflash::verify {
 
 struct ReferenceOptions {
-  // Which queries to compute, in any order; empty: all. See sample_queries().
-  std::vector<std::int64_t> queries;
+  // At most so many queries of each sequence are looked at, see sample_queries(); 0: all.
+  std::int64_t most_queries = 0;
   int threads = 0;  // 0: one per available CPU
 };
 
@@ -28,16 +28,20 @@ struct ReferenceOptions {
 // `count` is not smaller than `seq_q` (then the list is 0, 1, 2, ...).
 std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count);
 
+// The queries of a (dense) problem that the options ask for.
+std::vector<std::int64_t> queries_of(const Problem& problem, const ReferenceOptions& options);
+
 // Results are dense: out is (batch, query, head, value_head_dim) and lse (batch, head, query),
-// where query counts within the queries asked for. lse is always computed.
+// where query counts within the queries asked for. Those of a ragged problem follow one another
+// sequence by sequence, each with its own number of queries. lse is always computed.
 struct Reference {
   std::vector<double> out;
   std::vector<double> lse;
 };
 
-// Everything in float64. `tensors.out` and `tensors.lse` are not touched.
-// Throws Error NotSupported naming the feature for what is not dense attention (varlen, paged_kv,
-// dropout, sinks, user functions).
+// Everything in float64. `tensors.out` and `tensors.lse` are not touched. A sequence whose offsets,
+// length, slot or pages cannot be right is NaN.
+// Throws Error NotSupported naming the feature for dropout and user functions.
 Reference attention_f64(const Problem& problem, const TensorPointers& tensors,
                         const ReferenceOptions& options = {});
 

@@ -355,8 +355,8 @@ TEST(Reference, ThreadsAndSamplingDoNotChangeAnything) {
   const Reference all = attention_f64(c.problem, c.tensors, one);
   ReferenceOptions sampled;
   sampled.threads = 3;
-  sampled.queries = sample_queries(c.problem.seq_q, 5);
-  EXPECT_EQ(sampled.queries, (std::vector<std::int64_t>{0, 9, 18, 27, 36}));
+  sampled.most_queries = 5;
+  EXPECT_EQ(queries_of(c.problem, sampled), (std::vector<std::int64_t>{0, 9, 18, 27, 36}));
   const Reference some = attention_f64(c.problem, c.tensors, sampled);
   const std::int64_t width = c.problem.heads_q * c.problem.value_head_dim;
   for (std::int64_t b = 0; b < c.problem.batch; ++b) {
