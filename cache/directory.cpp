@@ -50,10 +50,14 @@ Directory unusable(const std::filesystem::path& path, std::string reason) {
 std::filesystem::path default_directory() {
   const std::filesystem::path xdg = setting("XDG_CACHE_HOME");
   if (xdg.is_absolute()) return xdg / "hipflash";  // the specification: ignore a relative one
+  const std::filesystem::path home = home_folder();
+  return home.empty() ? home : home / ".cache" / "hipflash";
+}
+
+std::filesystem::path home_folder() {
   std::filesystem::path home = setting("HOME");
   if (!home.is_absolute()) home = home_from_user_database();
-  if (!home.is_absolute()) return {};
-  return home / ".cache" / "hipflash";
+  return home.is_absolute() ? home : std::filesystem::path();
 }
 
 Directory open_directory(const std::filesystem::path& path) {

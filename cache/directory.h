@@ -26,6 +26,9 @@ struct Directory {
 /// when the user has no home.
 std::filesystem::path default_directory();
 
+/// $HOME, else what the user database says; empty when neither is an absolute path.
+std::filesystem::path home_folder();
+
 /// Opens `path`, creating it and its missing parents with mode 0700. Never throws: a cache that
 /// cannot be used is a normal day. An empty path stands for a missing home.
 Directory open_directory(const std::filesystem::path& path);

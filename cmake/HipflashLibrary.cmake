@@ -5,6 +5,7 @@
 # helper and the tests.
 
 include(EmbedKernelSources OPTIONAL)
+include(EmbedTunedResults)
 
 file(
   GLOB_RECURSE HIPFLASH_SOURCES CONFIGURE_DEPENDS
@@ -18,7 +19,7 @@ file(
   "${PROJECT_SOURCE_DIR}/autotune/*.cpp")
 list(FILTER HIPFLASH_SOURCES EXCLUDE REGEX "_main\\.cpp$")  # programs, not library
 
-add_library(hipflash_objects OBJECT ${HIPFLASH_SOURCES} ${HIPFLASH_EMBEDDED_SOURCES})
+add_library(hipflash_objects OBJECT ${HIPFLASH_SOURCES} ${HIPFLASH_EMBEDDED_SOURCES} ${HIPFLASH_EMBEDDED_RESULTS})
 target_include_directories(
   hipflash_objects
   PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")

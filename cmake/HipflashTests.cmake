@@ -7,6 +7,8 @@ include(GoogleTest)
 
 set(HIPFLASH_TEST_DIR "${PROJECT_BINARY_DIR}/tests")
 set(HIPFLASH_TEST_ENVIRONMENT "HIPFLASH_CACHE_DIR=${PROJECT_BINARY_DIR}/test-cache")
+# Whoever tuned this machine tests the same kernels as everybody.
+set(HIPFLASH_TEST_TUNING "HIPFLASH_TUNING=set:off")
 
 function(hipflash_test_program name)
   add_executable(${name} ${ARGN})
@@ -51,11 +53,12 @@ function(hipflash_test_suite folder)
     WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT "${HIPFLASH_TEST_ENVIRONMENT}")
+    PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT "${HIPFLASH_TEST_ENVIRONMENT}"
+               ENVIRONMENT_MODIFICATION "${HIPFLASH_TEST_TUNING}")
   include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
 endfunction()
 
-foreach(folder unit cache jit numerics cli device)
+foreach(folder unit cache jit autotune numerics cli device)
   if(TARGET hipflash_command OR NOT folder STREQUAL "cli")
     hipflash_test_suite(${folder})
   endif()

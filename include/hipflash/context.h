@@ -26,6 +26,13 @@ struct ContextOptions {
   std::string cpu_isa;                ///< CPU only, instead of HIPFLASH_CPU_ISA.
 };
 
+/// How often a Context looked for a tuned tile config (hipflash/tuning.h), and what it found.
+struct TuningStats {
+  std::uint64_t exact = 0;      ///< Tuned for this card, these head dimensions and about this size.
+  std::uint64_t neighbour = 0;  ///< Tuned for something near: a size, head dimension or card.
+  std::uint64_t missing = 0;    ///< Nothing near is tuned: the built-in default serves.
+};
+
 /// Which kernel a Problem takes and why.
 struct Explanation {
   std::string device;  ///< "cpu", "hip:0", ...
@@ -105,6 +112,7 @@ class HIPFLASH_EXPORT Context {
   void seal() noexcept;
 
   CacheStats cache_stats() const;
+  TuningStats tuning_stats() const;
 
   struct Impl;
 

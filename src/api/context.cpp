@@ -6,9 +6,9 @@
 
 #include "api/check.h"
 #include "api/context_impl.h"
+#include "autotune/store.h"
 #include "core/log.h"
 #include "core/settings.h"
-#include "plan/cpu_plan.h"
 #include "plan/gpu_plan.h"
 #include "platform/cpu/cpu_device.h"
 
@@ -47,8 +47,11 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
       id_(id),
       device_(api::open_device(id, options)),
       verify_(bool_setting("HIPFLASH_VERIFY")),
+      tuned_(autotune::fingerprint_of(device_->facts())),
       modules_(provider),
-      plans_({.count = kMaxPlans}) {}
+      plans_({.count = kMaxPlans}) {
+  autotune::load_table(tuned_);
+}
 
 Context::Impl::~Impl() {
   wait_prefetch();
@@ -84,16 +87,26 @@ jit::CompilerKind Context::Impl::compiler_kind() const noexcept {
   return jit::CompilerKind::host;
 }
 
-plan::KernelPlan Context::Impl::choose(const Problem& problem) {
-  if (id_.platform != Platform::cpu) return plan::plan_gpu(problem, device_->facts());
-  const int threads = device_->facts().compute_units;
+plan::KernelPlan Context::Impl::plan_here(const Problem& problem, const plan::TileSource* tuned,
+                                          plan::Kernel kernel) const {
+  if (id_.platform != Platform::cpu) return plan::plan_gpu(problem, device_->facts(), tuned);
   const CpuIsa isa = static_cast<const platform::CpuDevice&>(*device_).isa();
-  plan::KernelPlan special = plan::plan_cpu(problem, isa, threads);
+  return plan::plan_cpu(problem, isa, device_->facts().compute_units, kernel, tuned);
+}
+
+plan::KernelPlan Context::Impl::choose(const Problem& problem) {
+  plan::KernelPlan special = plan_here(problem, &tuned_, plan::Kernel::specialized);
+  if (provider.find(special.spec)) return special;
+  // What was shipped for a machine without a compiler may know nothing of its tuning.
+  if (!special.tile.is_default) {
+    plan::KernelPlan standard = plan_here(problem, nullptr, plan::Kernel::specialized);
+    if (provider.find(standard.spec)) return standard;
+  }
   // A sealed context is for serving: there the missing kernel is to be seen, not replaced.
-  if (provider.sealed() || provider.options().strict || provider.find(special.spec)) {
+  if (id_.platform != Platform::cpu || provider.sealed() || provider.options().strict) {
     return special;
   }
-  plan::KernelPlan general = plan::plan_cpu(problem, isa, threads, plan::Kernel::general);
+  plan::KernelPlan general = plan_here(problem, nullptr, plan::Kernel::general);
   return provider.find(general.spec) ? general : special;
 }
 
@@ -201,6 +214,11 @@ void Context::wait_prefetch() {
 }
 void Context::seal() noexcept {
   impl_->provider.seal();
+}
+
+TuningStats Context::tuning_stats() const {
+  const autotune::TuningTable::Counts counts = impl_->tuned().counts();
+  return {counts.exact, counts.neighbour, counts.missing};
 }
 
 CacheStats Context::cache_stats() const {

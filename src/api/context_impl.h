@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "api/problem_hash.h"
+#include "autotune/tuning_table.h"
 #include "hipflash/context.h"
 #include "jit/code_provider.h"
 #include "jit/lru.h"
 #include "jit/module_cache.h"
+#include "plan/cpu_plan.h"
 #include "plan/kernel_plan.h"
 #include "platform/device.h"
 
@@ -41,6 +43,10 @@ struct Context::Impl {
   void prefetch(std::vector<Problem> problems, Progress progress);
   void wait_prefetch();
 
+  DeviceId id() const noexcept { return id_; }
+  platform::Device& device() const noexcept { return *device_; }
+  const autotune::TuningTable& tuned() const noexcept { return tuned_; }
+
   jit::CodeProvider provider;
 
  private:
@@ -48,11 +54,14 @@ struct Context::Impl {
   // What will serve the problem: the specialized kernel, or the general one where the specialized
   // one is not to be had and cannot be compiled.
   plan::KernelPlan choose(const Problem& problem);
+  plan::KernelPlan plan_here(const Problem& problem, const plan::TileSource* tuned,
+                             plan::Kernel kernel) const;
   jit::CompilerKind compiler_kind() const noexcept;
 
   const DeviceId id_;
   const std::unique_ptr<platform::Device> device_;
   const bool verify_;
+  autotune::TuningTable tuned_;  // read once, when the Context is made
   jit::ModuleCache modules_;
   jit::Lru<Problem, Plan::Impl, ProblemHash> plans_;
   std::once_flag info_made_;

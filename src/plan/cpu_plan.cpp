@@ -48,7 +48,8 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
   const CpuTile tile =
       general ? cpu_default_tile(isa, facts.element, 0, 0)
               : choose_tile(
-                    tuned, tile_key(kFamily, facts, plan.args),
+                    // Whatever the batch, one kernel.
+                    problem.batch_invariant ? nullptr : tuned, tile_key(kFamily, facts, plan.args),
                     cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim),
                     [&] { return cpu_tiles(isa); }, plan.tile);
   plan.args.splits = cpu_key_splits(plan.args, tile, threads);

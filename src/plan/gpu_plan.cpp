@@ -56,7 +56,7 @@ class Builder {
   Builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned)
       : bounds_(mask_bounds(problem)),
         device_(device),
-        tuned_(tuned),
+        tuned_(problem.batch_invariant ? nullptr : tuned),  // whatever the batch, one kernel
         facts(facts_of(problem, bounds_)) {
     plan_.args = arguments_of(problem, bounds_);
   }

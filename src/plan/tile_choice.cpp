@@ -33,6 +33,8 @@ TileKey tile_key(const std::string& family, const KernelFacts& facts, const Atte
   key.value_head_dim = args.value_head_dim;
   key.features = facts.window_left ? "window" : facts.window_right ? "causal" : "dense";
   if (facts.softcap || facts.alibi || facts.bias || facts.mask) key.features += "+scores";
+  if (facts.sinks) key.features += "+sinks";
+  if (facts.ragged) key.features += facts.paged ? "+paged" : "+ragged";
   if (!facts.aligned) key.features += "+unaligned";
   if (!variant.empty()) key.features += "+" + variant;
   key.queries = size_bucket(args.seq_q);

@@ -56,7 +56,9 @@ class TileSource {
   };
 
   virtual ~TileSource() = default;
-  virtual Answer find(const TileKey& key, const Candidates& candidates) const = 0;
+  // `standard` is the built-in default, which need not be one of the candidates.
+  virtual Answer find(const TileKey& key, const TileNumbers& standard,
+                      const Candidates& candidates) const = 0;
 };
 
 // The candidate with these numbers; empty if there is none. A config tuned for another value head

@@ -106,7 +106,7 @@ Tile choose_tile(const TileSource* source, TileKey key, const Tile& standard,
                  Candidates&& candidates, TileChoice& choice) {
   Tile chosen = standard;
   if (source) {
-    TileSource::Answer answer = source->find(key, [&] {
+    TileSource::Answer answer = source->find(key, numbers_of(standard), [&] {
       std::vector<TileNumbers> all;
       for (const Tile& tile : candidates()) all.push_back(numbers_of(tile));
       return all;

@@ -24,6 +24,8 @@ struct DeviceFacts {
   int wave_size = 1;               // lanes of a wave; 1 on the CPU
   std::size_t shared_bytes = 0;    // LDS or shared memory that one block may use
   std::size_t memory_bytes = 0;    // total memory
+  int memory_clock_khz = 0;        // 0: unknown, as on the CPU
+  int memory_bus_bits = 0;         // likewise
   bool reads_host_memory = false;  // a GPU that reaches any memory of the process
   std::vector<std::string>
       notes;  // anything a user should know ("AVX-512 off: XCR0 lacks ZMM state")

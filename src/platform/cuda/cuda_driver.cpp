@@ -23,6 +23,7 @@ using Pointer = std::uint64_t;  // CUdeviceptr
 
 constexpr Result kSuccess = 0, kOutOfMemory = 2;
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97, kPageable = 88;
+constexpr int kMemoryClock = 36, kMemoryBus = 37;
 constexpr int kPointerDevice = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -119,6 +120,8 @@ class CudaDriver final : public GpuDriver {
     facts.compute_units = attribute(device, kMultiprocessors);
     facts.wave_size = 32;
     facts.shared_bytes = static_cast<std::size_t>(attribute(device, kSharedOptIn));
+    facts.memory_clock_khz = attribute(device, kMemoryClock);
+    facts.memory_bus_bits = attribute(device, kMemoryBus);
     facts.reads_host_memory = attribute(device, kPageable) != 0;
     check_device(api_.device_memory(&facts.memory_bytes, device), "cuDeviceTotalMem");
     return facts;

@@ -100,6 +100,8 @@ class HipDriver final : public GpuDriver {
     facts.wave_size = properties.warpSize;
     facts.shared_bytes = properties.sharedMemPerBlock;
     facts.memory_bytes = properties.totalGlobalMem;
+    facts.memory_clock_khz = properties.memoryClockRate;
+    facts.memory_bus_bits = properties.memoryBusWidth;
     facts.reads_host_memory = properties.pageableMemoryAccess != 0;
     return facts;
   }
