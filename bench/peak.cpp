@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -100,7 +101,7 @@ double quantile(std::vector<double> samples, double share) {
   if (samples.empty()) return 0.0;
   std::sort(samples.begin(), samples.end());
   const auto last = static_cast<double>(samples.size() - 1);
-  return samples[static_cast<std::size_t>(share * last + 0.5)];
+  return samples[static_cast<std::size_t>(std::lround(share * last))];
 }
 
 }  // namespace hipflash::bench

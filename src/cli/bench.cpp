@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <regex>
 
@@ -12,7 +13,7 @@
 namespace hipflash::cli {
 namespace {
 
-struct Shape {
+struct Shape {  // NOLINT(clang-analyzer-optin.performance.Padding): a dozen of them
   const char* name;
   DType dtype;
   std::int64_t batch, heads_q, heads_kv, seq_q, seq_k, head_dim;
@@ -95,7 +96,8 @@ struct Row {
 
 // The value below which a part of the sorted times lies.
 double quantile(const std::vector<double>& sorted, double part) {
-  return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1) + 0.5)];
+  return sorted[static_cast<std::size_t>(
+      std::lround(part * static_cast<double>(sorted.size() - 1)))];
 }
 
 }  // namespace

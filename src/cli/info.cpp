@@ -1,5 +1,7 @@
+#include "cache/prebuilt.h"
 #include "cli/commands.h"
 #include "core/fail.h"
+#include "jit/code_provider.h"
 
 namespace hipflash::cli {
 namespace {
@@ -10,6 +12,27 @@ std::string cache_path_or_reason() {
   } catch (const Error& error) {
     return fmt::format("none: {}", error.what());
   }
+}
+
+struct PrebuiltPlace {
+  std::string path;
+  std::string trouble;  // why it is not used; empty when it is
+};
+
+// What HIPFLASH_PREBUILT names and what is installed, in the order of the search.
+std::vector<PrebuiltPlace> prebuilt_places() {
+  std::vector<PrebuiltPlace> places;
+  for (const std::string& path : jit::provider_options_from_settings().prebuilt) {
+    PrebuiltPlace place{path, {}};
+    try {
+      const cache::Prebuilt opened({path});
+      if (!opened.refused().empty()) place.trouble = opened.refused().front().reason;
+    } catch (const Error& error) {
+      place.trouble = error.what();
+    }
+    places.push_back(std::move(place));
+  }
+  return places;
 }
 
 std::string size_text(std::size_t bytes) {
@@ -43,6 +66,7 @@ Problem problem_of(const ExplainOptions& options) {
 int show_info(const InfoOptions& options) {
   const std::vector<DeviceInfo> found = devices();
   const std::string cache = cache_path_or_reason();
+  const std::vector<PrebuiltPlace> prebuilt = prebuilt_places();
   if (options.json) {
     Json list = Json::array();
     for (const DeviceInfo& device : found) {
@@ -54,10 +78,15 @@ int show_info(const InfoOptions& options) {
                       {"compiler", device.compiler},
                       {"notes", device.notes}});
     }
+    Json places = Json::array();
+    for (const PrebuiltPlace& place : prebuilt) {
+      places.push_back({{"path", place.path}, {"trouble", place.trouble}});
+    }
     print_json({{"version", HIPFLASH_VERSION},
                 {"default_device", to_string(default_device())},
                 {"devices", list},
-                {"cache", cache}});
+                {"cache", cache},
+                {"prebuilt", places}});
     return 0;
   }
   std::string text = "hipflash " HIPFLASH_VERSION "\n";
@@ -71,6 +100,10 @@ int show_info(const InfoOptions& options) {
   }
   text +=
       fmt::format("default device  {}\nuser cache      {}\n", to_string(default_device()), cache);
+  for (const PrebuiltPlace& place : prebuilt) {
+    text += fmt::format("prebuilt        {}{}{}\n", place.path,
+                        place.trouble.empty() ? "" : "  NOT USED: ", place.trouble);
+  }
   print(text);
   return 0;
 }

@@ -23,7 +23,7 @@ std::optional<T> parse_whole(std::string_view text) {
   return value;
 }
 
-CLI::Validator finite(std::string rule, bool (*holds)(double)) {
+CLI::Validator finite(const std::string& rule, bool (*holds)(double)) {
   return CLI::Validator(
       [rule, holds](const std::string& text) {
         const std::optional<double> value = parse_whole<double>(text);
@@ -45,6 +45,13 @@ CLI::Validator whole(std::int64_t low, std::int64_t high) {
                          std::to_string(high);
       },
       "N");
+}
+
+// A file or folder; an empty name is a script's unset variable.
+CLI::Validator path_name() {
+  return CLI::Validator(
+      [](const std::string& text) { return text.empty() ? "the name is empty" : std::string(); },
+      "FILE");
 }
 
 // Devices that cannot exist are wrong usage; whether one does exist is not known here.
@@ -86,8 +93,8 @@ void add_attention(CLI::App* app, AttentionFlags* flags) {
          "--window", [flags](const std::string& text) { flags->window = parse_window(text); },
          "Keys seen before and after a query's position, -1: all")
       ->type_name("L,R");
-  app->add_option("--softcap", flags->softcap, "score = X tanh(score / X)")
-      ->check(finite("a positive number", [](double x) { return x > 0; }));
+  app->add_option("--softcap", flags->softcap, "score = X tanh(score / X); 0: none")
+      ->check(finite("0 or a positive number", [](double x) { return x >= 0; }));
   app->add_option("--scale", flags->scale, "Factor of the scores; default 1/sqrt(head dimension)")
       ->check(finite("a finite number", [](double) { return true; }));
 }
@@ -111,11 +118,15 @@ void add_features(CLI::App* app, Flags* flags) {
 
 void add_run(CLI::App& app, RunOptions* o) {
   CLI::App* run = app.add_subcommand("run", "Compute attention on .npy files");
-  run->add_option("--q", o->q, "Queries (batch, seq, heads, dim), or without batch")->required();
-  run->add_option("--k", o->k, "Keys")->required();
-  run->add_option("--v", o->v, "Values")->required();
-  run->add_option("-o,--out", o->out, "Where the output goes, as .npy of the inputs' type");
-  run->add_option("--lse", o->lse, "Where the log-sum-exp goes: float32 (batch, heads, seq)");
+  run->add_option("--q", o->q, "Queries (batch, seq, heads, dim), or without batch")
+      ->required()
+      ->check(path_name());
+  run->add_option("--k", o->k, "Keys")->required()->check(path_name());
+  run->add_option("--v", o->v, "Values")->required()->check(path_name());
+  run->add_option("-o,--out", o->out, "Where the output goes, as .npy of the inputs' type")
+      ->check(path_name());
+  run->add_option("--lse", o->lse, "Where the log-sum-exp goes: float32 (batch, heads, seq)")
+      ->check(path_name());
   run->add_option("--layout", "bshd or bhsd: the order of the dimensions; default bshd")
       ->check(CLI::IsMember({"bshd", "bhsd"}))
       ->each([o](const std::string& text) { o->bhsd = text == "bhsd"; })
@@ -123,11 +134,14 @@ void add_run(CLI::App& app, RunOptions* o) {
   run->add_option("--dtype", o->dtype, "f16, bf16 or f32; bf16 arrays are stored as uint16")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}));
   add_attention(run, &o->attention);
-  run->add_option("--alibi", o->alibi, "ALiBi slopes: float32 (heads) or (batch, heads)");
+  run->add_option("--alibi", o->alibi, "ALiBi slopes: float32 (heads) or (batch, heads)")
+      ->check(path_name());
   run->add_option(
-      "--bias", o->bias,
-      "Additive bias, broadcast to (batch, heads, queries, keys): float32 or the inputs' type");
-  run->add_option("--mask", o->mask, "Bool mask, broadcast likewise; false hides a key");
+         "--bias", o->bias,
+         "Additive bias, broadcast to (batch, heads, queries, keys): float32 or the inputs' type")
+      ->check(path_name());
+  run->add_option("--mask", o->mask, "Bool mask, broadcast likewise; false hides a key")
+      ->check(path_name());
   add_device(run, &o->device, &o->threads);
   run->add_option("--repeat", o->repeat, "Timed runs; default: what fits into 0.2 s")
       ->check(whole(1, 1000000));
@@ -174,7 +188,8 @@ void add_compile(CLI::App& app, CompileOptions* o) {
   add_features(compile, o);
   compile->add_flag("--baseline", o->baseline,
                     "The general kernels, which serve any problem of a type, instead");
-  compile->add_option("--output", o->output, "Folder for the entries instead of the user cache");
+  compile->add_option("--output", o->output, "Folder for the entries instead of the user cache")
+      ->check(path_name());
   compile->add_flag("--json", o->json, "Print one JSON object");
 }
 
@@ -207,7 +222,7 @@ void add_bench(CLI::App& app, BenchOptions* o) {
   CLI::App* bench = app.add_subcommand("bench", "Time a table of common shapes on this machine");
   bench->add_option("--filter", o->filter, "Only the shapes whose names match")
       ->check(CLI::Validator(check_regex, "REGEX"));
-  bench->add_option("--json", o->json_file, "Write the results to a file")->type_name("FILE");
+  bench->add_option("--json", o->json_file, "Write the results to a file")->check(path_name());
   add_device(bench, &o->device, &o->threads);
   bench->add_option("--rounds", o->rounds, "Interleaved repetitions; default 9")
       ->check(whole(1, 10000));

@@ -24,7 +24,7 @@ constexpr bool kLimitMemory =
 }  // namespace
 
 std::string find_compile_helper() {
-  if (const std::string named = setting("HIPFLASH_COMPILE_HELPER"); !named.empty()) {
+  if (std::string named = setting("HIPFLASH_COMPILE_HELPER"); !named.empty()) {
     if (!is_executable(named)) {
       fail(ErrorCode::CompileFailed,
            "HIPFLASH_COMPILE_HELPER=\"{}\" is not a program that can be run", named);
@@ -36,7 +36,7 @@ std::string find_compile_helper() {
     // Two levels up too: libraries lie in lib/<architecture> on some systems.
     for (const char* below :
          {".", "../libexec/hipflash", "../bin", "../../libexec/hipflash", "../../bin"}) {
-      const std::string path = (folder / below / kName).lexically_normal().string();
+      std::string path = (folder / below / kName).lexically_normal().string();
       if (is_executable(path)) return path;
     }
   }

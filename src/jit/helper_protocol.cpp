@@ -108,8 +108,8 @@ CompileJob decode_job(std::string_view message) {
   job.folder = reader.text();
   job.limits.seconds = reader.number();
   job.limits.memory_bytes = static_cast<std::uint64_t>(reader.number());
-  const double options = reader.number();
-  for (double i = 0; i < options; ++i) job.options.push_back(reader.text());
+  const auto options = static_cast<std::uint64_t>(reader.number());
+  for (std::uint64_t i = 0; i < options; ++i) job.options.push_back(reader.text());
   reader.finish();
   return job;
 }

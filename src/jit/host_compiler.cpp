@@ -46,7 +46,7 @@ std::string ask(const std::string& compiler, const char* question) {
   request.environment = compiler_environment("");
   request.limits.seconds = std::min(20.0, compile_limits_setting().seconds);
   const ProcessResult result = run_process(request);
-  const std::string answer = first_line(result.out);
+  std::string answer = first_line(result.out);
   if (!result.ended_well() || answer.empty()) {
     throw Error(
         ErrorCode::CompileFailed,
@@ -171,7 +171,7 @@ std::vector<std::string> host_base_options() {
 
 std::string find_host_compiler() {
   if (const std::string named = setting("HIPFLASH_CXX"); !named.empty()) {
-    const std::string path = named.find('/') == std::string::npos ? on_path(named) : named;
+    std::string path = named.find('/') == std::string::npos ? on_path(named) : named;
     if (path.empty() || !is_executable(path)) {
       fail(ErrorCode::CompileFailed, "HIPFLASH_CXX=\"{}\" is not a program that can be run", named);
     }

@@ -108,6 +108,7 @@ pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out
   sigfillset(&all);
   sigemptyset(&none);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  // NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork)
   const pid_t child = ::vfork();
   if (child == 0) {
     for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
@@ -123,6 +124,7 @@ pid_t start(const ProcessRequest& request, const Channel& in, const Channel& out
     error = errno;
     ::_exit(127);
   }
+  // NOLINTEND(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork)
   const int fork_error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) {
@@ -265,7 +267,7 @@ std::string how_it_ended(const ProcessResult& result, const CompileLimits& limit
     return fmt::format("was still running after {:g} s (HIPFLASH_COMPILE_TIMEOUT) and was stopped",
                        limits.seconds);
   }
-  const std::string ending =
+  std::string ending =
       result.signal != 0
           ? fmt::format("was killed by signal {} ({})", result.signal, ::strsignal(result.signal))
           : fmt::format("ended with exit status {}", result.exit_code);

@@ -47,7 +47,7 @@ std::string path_in_loader_cache(const std::string& cache, const std::string& na
        at = cache.find(wanted, at + 1)) {
     const std::size_t before = cache.rfind('\0', at);
     const std::size_t start = before == std::string::npos ? 0 : before + 1;
-    const std::string path = cache.substr(start, at + name.size() + 1 - start);
+    std::string path = cache.substr(start, at + name.size() + 1 - start);
     if (path.starts_with('/') && is_native_library(path)) return path;
   }
   return {};
@@ -103,7 +103,7 @@ std::string find_library(const std::vector<std::string>& names,
   const std::string cache = read_file("/etc/ld.so.cache");
   const auto in_folders = [](const std::vector<std::string>& folders, const std::string& name) {
     for (const std::string& folder : folders) {
-      const std::string path = folder + "/" + name;
+      std::string path = folder + "/" + name;
       if (is_native_library(path)) return path;
     }
     return std::string();

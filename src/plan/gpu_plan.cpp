@@ -335,9 +335,9 @@ DeviceFacts facts_of_architecture(const std::string& arch) {
   if (arch.rfind("sm_", 0) == 0) {
     facts.kind = platform::Kind::cuda;
     const bool small = arch == "sm_86" || arch == "sm_89" || arch == "sm_120";
-    facts.shared_bytes = arch == "sm_90a" || arch == "sm_90" || arch == "sm_100" ? 227 * 1024
-                         : small                                                 ? 99 * 1024
-                                                                                 : 163 * 1024;
+    facts.shared_bytes = arch == "sm_90a" || arch == "sm_90" || arch == "sm_100" ? 227U * 1024
+                         : small                                                 ? 99U * 1024
+                                                                                 : 163U * 1024;
     return facts;
   }
   fail(ErrorCode::InvalidArgument,

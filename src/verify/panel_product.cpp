@@ -1,5 +1,6 @@
 #include "verify/panel_product.h"
 
+#include <cstddef>
 #include <cstring>
 
 namespace hipflash::verify {
@@ -34,7 +35,7 @@ template <class T>
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       Narrow narrow;
-      std::memcpy(&narrow, panel + k * kPanelColumns + v * kLanes, sizeof narrow);
+      std::memcpy(&narrow, panel + k * kPanelColumns + std::ptrdiff_t{v} * kLanes, sizeof narrow);
       b[v] = __builtin_convertvector(narrow, Wide);
     }
 #pragma GCC unroll 4

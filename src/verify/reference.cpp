@@ -244,7 +244,7 @@ class Attention {
             (b * static_cast<std::int64_t>(queries_.size()) + index + r) * problem_.heads_q + h;
         for (std::int64_t c = 0; c < columns; ++c) {
           result_.out[static_cast<std::size_t>(row * dim + d + c)] =
-              static_cast<double>(round(tile[r * kPanelColumns + c]));
+              static_cast<double>(round(tile[std::int64_t{r} * kPanelColumns + c]));
         }
       }
     }
@@ -263,7 +263,7 @@ class Attention {
             sum += probability * static_cast<T>(panel[j * kPanelColumns + c]);
           }
         }
-        tile[r * kPanelColumns + c] = sum;
+        tile[std::int64_t{r} * kPanelColumns + c] = sum;
       }
     }
   }

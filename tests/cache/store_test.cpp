@@ -81,9 +81,10 @@ TEST(Store, FaultyFilesAreEvictedAndLoggedOnce) {
          std::filesystem::resize_file(path, kMaxFileBytes + 1);
        }},
   };
-  for (const auto& [name, make] : faults) {
+  for (const auto& fault : faults) {
+    const char* const name = fault.first;
     std::filesystem::remove(path);
-    make();
+    fault.second();
     const int lines = log_lines([&] {
       EXPECT_FALSE(store.find(key)) << name;
       EXPECT_FALSE(store.find(key)) << name;

@@ -318,6 +318,12 @@ TEST_F(CommandTest, InfoAndExplain) {
   EXPECT_EQ(info["devices"].back()["id"], "cpu");
   EXPECT_EQ(info["default_device"], "cpu");
   EXPECT_NE(run("info").out.find("arch"), std::string::npos);
+  const std::string missing = "HIPFLASH_PREBUILT=/no/such/folder";
+  EXPECT_NE(run("info", missing).out.find("/no/such/folder  NOT USED: No such file"),
+            std::string::npos);
+  const json place = json::parse(run("info --json", missing).out)["prebuilt"][0];
+  EXPECT_EQ(place["path"], "/no/such/folder");
+  EXPECT_NE(place["trouble"], "");
 
   const std::string line = "explain --heads 4 --heads-kv 2 --seq 128 --head-dim 64 --causal";
   const json before = json::parse(run(line + " --json").out);

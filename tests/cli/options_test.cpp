@@ -111,6 +111,26 @@ TEST(Options, WrongUsageNamesTheOption) {
   }
 }
 
+TEST(Options, EmptyNamesAreRefused) {
+  const std::vector<std::string> run = {"run", "--q", "q", "--k", "k", "--v", "v"};
+  for (const char* option : {"--q", "-o", "--out", "--lse", "--alibi", "--bias", "--mask"}) {
+    std::vector<std::string> arguments = run;
+    if (std::string(option) == "--q") arguments = {"run", "--k", "k", "--v", "v"};
+    arguments.insert(arguments.end(), {option, ""});
+    const Parsed parsed = parse_options(arguments);
+    EXPECT_EQ(parsed.exit_code, 2) << option;
+    EXPECT_NE(parsed.text.find("empty"), std::string::npos) << option << "\n" << parsed.text;
+  }
+  EXPECT_EQ(parse_options({"bench", "--json", ""}).exit_code, 2);
+  EXPECT_EQ(parse_options({"compile", "--baseline", "--output", ""}).exit_code, 2);
+}
+
+TEST(Options, SoftcapZeroIsNone) {
+  const Parsed parsed = parse("run --q q --k k --v v --softcap 0");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->run.attention.softcap, 0.0f);
+}
+
 TEST(Options, Sizes) {
   EXPECT_EQ(parse_size("0"), 0u);
   EXPECT_EQ(parse_size("1000"), 1000u);

@@ -6,7 +6,7 @@
 
 #if defined(HIPFLASH_HAVE_HIP)
 
-#define __HIP_PLATFORM_AMD__ 1
+#define __HIP_PLATFORM_AMD__ 1  // NOLINT(bugprone-reserved-identifier): of the HIP headers
 #include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
