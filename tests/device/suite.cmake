@@ -1,2 +1,6 @@
 # The cases are those of the numerics tests.
-target_sources(hipflash_device_tests PRIVATE "${PROJECT_SOURCE_DIR}/tests/numerics/attention_case.cpp")
+set(numerics "${PROJECT_SOURCE_DIR}/tests/numerics")
+target_sources(
+  hipflash_device_tests
+  PRIVATE "${numerics}/attention_case.cpp" "${numerics}/ragged_case.cpp" "${numerics}/ragged_test.cpp"
+          "${numerics}/ragged_full_test.cpp")

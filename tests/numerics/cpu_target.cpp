@@ -1,0 +1,36 @@
+#include <map>
+#include <memory>
+
+#include "numerics/attention_case.h"
+#include "numerics/target.h"
+
+namespace hipflash::testing {
+namespace {
+
+class CpuTarget final : public Target {
+ public:
+  explicit CpuTarget(std::string isa) : isa_(std::move(isa)) {}
+  Context& context() override { return context_for(isa_); }
+  bool is_cpu() const override { return true; }
+  void run(const Plan& plan, const TensorPointers& host, const std::vector<Block>&) override {
+    plan.run(host);
+  }
+
+ private:
+  const std::string isa_;
+};
+
+}  // namespace
+
+std::vector<std::string> target_names() {
+  return {};
+}
+
+Target& target(const std::string& name) {
+  static std::map<std::string, std::unique_ptr<CpuTarget>> targets;
+  std::unique_ptr<CpuTarget>& made = targets[name];
+  if (!made) made = std::make_unique<CpuTarget>(name);
+  return *made;
+}
+
+}  // namespace hipflash::testing
