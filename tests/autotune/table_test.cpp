@@ -193,7 +193,9 @@ TEST(Plans, TakeTheTunedConfigIntoSpecLaunchAndExplanation) {
         EXPECT_EQ(standard.tile.origin, TileOrigin::built_in);
         EXPECT_EQ(last.asked, standard.tile.key);
         // Few configs fit the largest rows, on some cards the default alone.
-        if (dim <= 256) EXPECT_EQ(tuned.tile.origin, TileOrigin::exact) << arch << " d" << dim;
+        if (dim <= 256) {
+          EXPECT_EQ(tuned.tile.origin, TileOrigin::exact) << arch << " d" << dim;
+        }
         for (const auto& [name, value] : tuned.tile.numbers) {
           const std::string line = name + " = " + std::to_string(value) + ";";
           EXPECT_THAT(tuned.spec.facts, HasSubstr(line)) << arch << " d" << dim;
