@@ -11,6 +11,7 @@
 #include "gpu/tiles_rdna.h"
 #include "plan/kernel_facts.h"
 #include "plan/tile_lists.h"
+#include "plan/tiny_plan.h"
 
 namespace hipflash::plan {
 namespace {
@@ -310,16 +311,25 @@ KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device, const 
                    sm80 + " (wgmma does not take these strides or features)");
 }
 
-}  // namespace
-
-KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  require_built(problem, device.arch.c_str());
+KernelPlan plan_general(const Problem& problem, const DeviceFacts& device,
+                        const TileSource* tuned) {
   if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, device, tuned);
   const cdna::Card card = cdna::card_of(device.arch.c_str());
   if (card != cdna::Card::none) return plan_cdna(problem, device, card, tuned);
   const int generation = rdna::wmma_generation(device.arch.c_str());
   if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, device, tuned);
   return plan_wmma(problem, device, generation, tuned);
+}
+
+}  // namespace
+
+KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
+  require_built(problem, device.arch.c_str());
+  std::string not_tiny;
+  if (auto tiny = plan_tiny(problem, device, not_tiny)) return *std::move(tiny);
+  KernelPlan plan = plan_general(problem, device, tuned);
+  if (!not_tiny.empty()) plan.reason += "; " + not_tiny;
+  return plan;
 }
 
 DeviceFacts facts_of_architecture(const std::string& arch) {

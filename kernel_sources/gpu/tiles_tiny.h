@@ -1,0 +1,49 @@
+// Which problems attention_tiny.hip takes, and how it is launched. Part of the kernel text and also
+// compiled into the library; it includes nothing.
+#pragma once
+
+namespace hipflash {
+namespace tiny {
+
+constexpr int divide_up(int n, int step) {
+  return (n + step - 1) / step;
+}
+
+// Lanes of a row: a power of two, enough for one 16-byte piece each, at most 32.
+constexpr int lanes(int element_bytes, int head_dim, int value_dim) {
+  const int longest = head_dim > value_dim ? head_dim : value_dim;
+  int n = 1;
+  while (n < 32 && n * 16 < longest * element_bytes) n *= 2;
+  return n;
+}
+
+// 32-bit registers that the pieces of one row take in each lane.
+constexpr int row_registers(int keys, int element_bytes, int head_dim, int value_dim) {
+  const int n = 16 * lanes(element_bytes, head_dim, value_dim);
+  const int q = divide_up(head_dim * element_bytes, n), v = divide_up(value_dim * element_bytes, n);
+  return 4 * (q + keys * (q + v));
+}
+
+constexpr int kMostKeys = 8;
+constexpr int kMostRegisters = 144;
+
+struct Tile {
+  int keys;     // of the problem
+  int rows;     // that a group of lanes has in flight
+  int threads;  // of a block
+};
+
+constexpr Tile default_tile(int keys, int element_bytes, int head_dim, int value_dim) {
+  return {keys, 2 * row_registers(keys, element_bytes, head_dim, value_dim) <= 48 ? 2 : 1, 128};
+}
+
+constexpr long long blocks(Tile t, int element_bytes, int head_dim, int value_dim, long long rows) {
+  const int rows_of_block = t.threads / lanes(element_bytes, head_dim, value_dim) * t.rows;
+  return (rows + rows_of_block - 1) / rows_of_block;
+}
+
+constexpr const char* kHipOptions[] = {"-O3", "-std=c++17"};
+constexpr const char* kCudaOptions[] = {"--std=c++17", "-default-device"};
+
+}  // namespace tiny
+}  // namespace hipflash
