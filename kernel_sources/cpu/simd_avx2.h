@@ -117,11 +117,11 @@ HF_DEVICE Vec exp2(Vec x) {
   x = _mm256_max_ps(_mm256_set1_ps(-126.0f), x);
   const Vec n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const Vec f = x - n;
-  Vec p = broadcast(1.3333558146e-3f);
-  p = fma(p, f, broadcast(9.6181291076e-3f));
-  p = fma(p, f, broadcast(5.5504108665e-2f));
-  p = fma(p, f, broadcast(2.4022650696e-1f));
-  p = fma(p, f, broadcast(6.9314718056e-1f));
+  Vec p = broadcast(1.3269534102e-3f);
+  p = fma(p, f, broadcast(9.6712922677e-3f));
+  p = fma(p, f, broadcast(5.5507108569e-2f));
+  p = fma(p, f, broadcast(2.4022246897e-1f));
+  p = fma(p, f, broadcast(6.9314700365e-1f));
   p = fma(p, f, broadcast(1.0f));
   const __m256i shifted = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
   p = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted));

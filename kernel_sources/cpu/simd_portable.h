@@ -130,11 +130,11 @@ HF_DEVICE Vec exp2(Vec x) {
   constexpr float kRound = 12582912.0f;  // adding it rounds to an integer in the low bits
   const Vec shifted = y + kRound;
   const Vec f = y - (shifted - kRound);
-  Vec p = broadcast(1.3333558146e-3f);
-  p = fma(p, f, broadcast(9.6181291076e-3f));
-  p = fma(p, f, broadcast(5.5504108665e-2f));
-  p = fma(p, f, broadcast(2.4022650696e-1f));
-  p = fma(p, f, broadcast(6.9314718056e-1f));
+  Vec p = broadcast(1.3269534102e-3f);
+  p = fma(p, f, broadcast(9.6712922677e-3f));
+  p = fma(p, f, broadcast(5.5507108569e-2f));
+  p = fma(p, f, broadcast(2.4022246897e-1f));
+  p = fma(p, f, broadcast(6.9314700365e-1f));
   p = fma(p, f, broadcast(1.0f));
   const Vec result = (Vec)((UintVec)p + ((UintVec)shifted << 23));
   return too_small ? Vec{} : x == x ? result : x;
