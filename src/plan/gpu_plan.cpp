@@ -87,7 +87,7 @@ class Builder {
     launch.forward = {grid_size(blocks(args)), static_cast<unsigned>(config.threads),
                       static_cast<unsigned>(config.shared_bytes)};
     if (args.splits > 1) launch.merge = {grid_size(merge_blocks(args)), merge_threads, 0};
-    launch.partial_bytes = partial_bytes(args);
+    launch.partial_bytes = platform::partial_bytes(args);
     return finish(family, config, launch, why);
   }
 
