@@ -3,14 +3,11 @@
 #include "core/fail.h"
 
 namespace hipflash::cache {
-namespace {
 
 void require_sodium() {
   static const int status = sodium_init();
   if (status < 0) fail(ErrorCode::Internal, "libsodium cannot be initialized");
 }
-
-}  // namespace
 
 Checksum::Checksum() {
   require_sodium();

@@ -12,6 +12,9 @@
 
 namespace hipflash::cache {
 
+/// To be called before any function of libsodium. \throws Error(Internal).
+void require_sodium();
+
 using Digest = std::array<std::uint8_t, 32>;
 
 class Checksum {

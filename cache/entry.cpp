@@ -1,13 +1,12 @@
 #include "cache/entry.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "cache/checksum.h"
+#include "cache/entry_json.h"
+#include "cache/little_endian.h"
+#include "cache/zstd_frame.h"
 #include "core/fail.h"
 #include "core/format.h"
 
@@ -26,20 +25,6 @@ struct Prefix {
   std::uint64_t code_bytes = 0;
 };
 
-template <typename T>
-void store_little_endian(T value, std::uint8_t* to) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    to[i] = static_cast<std::uint8_t>((value >> (8 * i)) & 0xff);
-  }
-}
-
-template <typename T>
-T load_little_endian(const std::uint8_t* from) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(T{from[i]} << (8 * i));
-  return value;
-}
-
 Digest checksum_of(ByteView file) {
   return Checksum()
       .update(file.first(kSummedPrefixBytes))
@@ -48,21 +33,8 @@ Digest checksum_of(ByteView file) {
 }
 
 std::string header_text(const EntryInfo& info, ByteView code) {
-  nlohmann::ordered_json json;
-  json["family"] = info.inputs.family;
-  json["arch"] = info.inputs.arch;
-  json["label"] = info.label;
-  json["compiler"] = info.inputs.compiler;
-  json["options"] = info.inputs.options;
-  json["abi"] = info.inputs.abi;
-  json["key"] = key_of(info.inputs);
-  json["spec_id"] = spec_id_of(info.inputs);
-  json["source_hash"] = info.inputs.source_hash;
-  json["code_bytes"] = code.size();
-  json["code_hash"] = to_hex(Checksum().update(code).digest());
-  json["prologue"] = info.inputs.prologue;
   try {
-    return json.dump(2) + '\n';
+    return to_json(info, code).dump(2) + '\n';
   } catch (const nlohmann::json::exception&) {
     fail(ErrorCode::InvalidArgument, "info: a text of the cache entry for {} is not UTF-8",
          info.inputs.family);
@@ -98,91 +70,17 @@ Decoded<Prefix> parse_prefix(ByteView file) {
   return {prefix, {}};
 }
 
-struct HeaderFields {
-  EntryHeader header;
-  std::string code_hash;
-};
-
-Decoded<HeaderFields> parse_header(const Prefix& prefix, ByteView text) {
-  // Not ordered_json: its insertion is linear, which a header of many keys would make quadratic.
-  const nlohmann::json json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
-  if (!json.is_object()) return {{}, "the header is not a JSON object"};
-
-  HeaderFields fields;
-  KeyInputs& inputs = fields.header.info.inputs;
-  std::string fault;
-  const auto read_string = [&](const char* name, std::string& to) {
-    const auto at = json.find(name);
-    if (at != json.end() && at->is_string()) {
-      to = at->get_ref<const std::string&>();
-    } else if (fault.empty()) {
-      fault = fmt::format("the header has no text \"{}\"", name);
-    }
-  };
-  const auto read_number = [&](const char* name, std::uint64_t& to) {
-    const auto at = json.find(name);
-    if (at != json.end() && at->is_number_unsigned()) {
-      to = at->get<std::uint64_t>();
-    } else if (fault.empty()) {
-      fault = fmt::format("the header has no count \"{}\"", name);
-    }
-  };
-  std::string key;
-  std::string spec_id;
-  std::uint64_t abi = 0;
-  std::uint64_t code_bytes = 0;
-  read_string("family", inputs.family);
-  read_string("arch", inputs.arch);
-  read_string("label", fields.header.info.label);
-  read_string("compiler", inputs.compiler);
-  read_string("source_hash", inputs.source_hash);
-  read_string("prologue", inputs.prologue);
-  read_string("key", key);
-  read_string("spec_id", spec_id);
-  read_string("code_hash", fields.code_hash);
-  read_number("abi", abi);
-  read_number("code_bytes", code_bytes);
-  if (!fault.empty()) return {{}, fault};
-
-  const auto options = json.find("options");
-  if (options == json.end() || !options->is_array()) {
-    return {{}, "the header has no list \"options\""};
-  }
-  for (const nlohmann::json& option : *options) {
-    if (!option.is_string()) return {{}, "the header's \"options\" holds something else than text"};
-    inputs.options.push_back(option.get_ref<const std::string&>());
-  }
-  if (abi > std::numeric_limits<std::uint32_t>::max()) {
-    return {{}, fmt::format("abi {} is out of range", abi)};
-  }
-  inputs.abi = static_cast<std::uint32_t>(abi);
-  if (code_bytes != prefix.code_bytes) {
+Decoded<EntryRecord> parse_header(const Prefix& prefix, ByteView text) {
+  constexpr int kDepth = 8;
+  const Decoded<nlohmann::json> json = parse_object(text, kDepth);
+  if (!json) return {{}, "the header is unreadable: " + json.reason};
+  Decoded<EntryRecord> record = record_of(*json);
+  if (record && record->code_bytes != prefix.code_bytes) {
     return {{},
-            fmt::format("the header states {} bytes of code and the prefix {}", code_bytes,
+            fmt::format("the header states {} bytes of code and the prefix {}", record->code_bytes,
                         prefix.code_bytes)};
   }
-  fields.header.key = key_of(inputs);
-  fields.header.spec_id = spec_id_of(inputs);
-  if (key != fields.header.key || spec_id != fields.header.spec_id) {
-    return {{}, "the header's key is not that of its inputs"};
-  }
-  fields.header.code_bytes = prefix.code_bytes;
-  fields.header.payload_bytes = prefix.payload_bytes;
-  return {std::move(fields), {}};
-}
-
-// The payload must be one zstd frame of exactly the stated size.
-Decoded<Bytes> decompress(ByteView payload, std::size_t code_bytes) {
-  if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != code_bytes ||
-      ZSTD_findFrameCompressedSize(payload.data(), payload.size()) != payload.size()) {
-    return {{}, "the compressed code object is not of the stated size"};
-  }
-  Bytes code(code_bytes);
-  const std::size_t size =
-      ZSTD_decompress(code.data(), code.size(), payload.data(), payload.size());
-  if (ZSTD_isError(size) != 0) return {{}, fmt::format("zstd: {}", ZSTD_getErrorName(size))};
-  if (size != code_bytes) return {{}, "the code object is not of the stated size"};
-  return {std::move(code), {}};
+  return record;
 }
 
 Decoded<Entry> decode_checked(ByteView file) {
@@ -196,16 +94,16 @@ Decoded<Entry> decode_checked(ByteView file) {
   if (!std::equal(sum.begin(), sum.end(), file.begin() + kSummedPrefixBytes)) {
     return {{}, "wrong checksum"};
   }
-  Decoded<HeaderFields> fields =
+  Decoded<EntryRecord> record =
       parse_header(*prefix, file.subspan(kPrefixBytes, prefix->header_bytes));
-  if (!fields) return {{}, fields.reason};
+  if (!record) return {{}, record.reason};
   Decoded<Bytes> code =
       decompress(file.subspan(kPrefixBytes + prefix->header_bytes), prefix->code_bytes);
   if (!code) return {{}, code.reason};
-  if (to_hex(Checksum().update(*code).digest()) != fields->code_hash) {
+  if (to_hex(Checksum().update(*code).digest()) != record->code_hash) {
     return {{}, "the code object's hash is not the recorded one"};
   }
-  return {Entry{std::move(fields->header.info), std::move(*code)}, {}};
+  return {Entry{std::move(record->info), std::move(*code)}, {}};
 }
 
 }  // namespace
@@ -222,26 +120,20 @@ Bytes encode(const EntryInfo& info, ByteView code) {
          header.size(), kMaxHeaderBytes);
   }
 
-  const std::size_t payload_at = kPrefixBytes + header.size();
-  Bytes file(payload_at + ZSTD_compressBound(code.size()));
-  const std::size_t payload_bytes = ZSTD_compress(&file[payload_at], file.size() - payload_at,
-                                                  code.data(), code.size(), kCompressionLevel);
-  if (ZSTD_isError(payload_bytes) != 0) {
-    fail(ErrorCode::Internal, "zstd: {}", ZSTD_getErrorName(payload_bytes));
-  }
+  const Bytes payload = compress(code, kCompressionLevel);
   // Incompressible code of nearly the cap may grow above it; a reader would refuse that.
-  if (payload_bytes > kMaxCodeBytes) {
+  if (payload.size() > kMaxCodeBytes) {
     fail(ErrorCode::InvalidArgument, "code: {} bytes compressed; a cache entry holds at most {}",
-         payload_bytes, kMaxCodeBytes);
+         payload.size(), kMaxCodeBytes);
   }
-  file.resize(payload_at + payload_bytes);
-
+  Bytes file(kPrefixBytes + header.size() + payload.size());
   std::copy(kMagic.begin(), kMagic.end(), file.begin());
   store_little_endian(kFormatVersion, &file[8]);
   store_little_endian(static_cast<std::uint32_t>(header.size()), &file[12]);
-  store_little_endian(std::uint64_t{payload_bytes}, &file[16]);
+  store_little_endian(std::uint64_t{payload.size()}, &file[16]);
   store_little_endian(std::uint64_t{code.size()}, &file[24]);
-  std::copy(header.begin(), header.end(), file.begin() + kPrefixBytes);
+  const auto after_header = std::copy(header.begin(), header.end(), file.begin() + kPrefixBytes);
+  std::copy(payload.begin(), payload.end(), after_header);
   const Digest sum = checksum_of(file);
   std::copy(sum.begin(), sum.end(), file.begin() + kSummedPrefixBytes);
   return file;
@@ -262,10 +154,12 @@ Decoded<EntryHeader> decode_header(ByteView file) {
     if (file.size() - kPrefixBytes < prefix->header_bytes) {
       return {{}, fmt::format("the file ends after {} bytes, inside the header", file.size())};
     }
-    Decoded<HeaderFields> fields =
+    Decoded<EntryRecord> record =
         parse_header(*prefix, file.subspan(kPrefixBytes, prefix->header_bytes));
-    if (!fields) return {{}, fields.reason};
-    return {std::move(fields->header), {}};
+    if (!record) return {{}, record.reason};
+    return {EntryHeader{std::move(record->info), std::move(record->key), std::move(record->spec_id),
+                        prefix->code_bytes, prefix->payload_bytes},
+            {}};
   } catch (const std::exception& error) {
     return {{}, error.what()};
   }

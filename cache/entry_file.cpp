@@ -2,11 +2,10 @@
 
 #include <fcntl.h>
 
-#include <cerrno>
 #include <ctime>
 
-#include "cache/directory.h"
 #include "cache/io.h"
+#include "cache/trusted_file.h"
 #include "core/format.h"
 
 namespace hipflash::cache {
@@ -22,32 +21,18 @@ FileRead<T> refuse(Fault fault, std::string reason, const struct stat& status = 
   return {fault, {{}, std::move(reason)}, status};
 }
 
-// Opens a regular, trusted file and hands it to `parse`, which returns a Decoded<T> or sets `error`
+// Opens a file and hands it to `parse`, which returns a Decoded<T> or sets `error`
 // to an errno.
 template <typename T, typename Parse>
 FileRead<T> read_with(const std::filesystem::path& path, Links links, const Parse& parse) {
-  const int no_follow = links == Links::Refuse ? O_NOFOLLOW : 0;
-  // O_NONBLOCK: opening a FIFO would wait for a writer.
-  const io::File file = io::open(path, O_RDONLY | O_NONBLOCK | no_follow);
-  if (!file) {
-    const int error = errno;
-    if (error == ENOENT) return refuse<T>(Fault::Missing, "missing");
-    if (error == ELOOP) return refuse<T>(Fault::Content, "it is a symbolic link");
-    return refuse<T>(Fault::System, io::error_text(error));
-  }
-  struct stat status {};
-  if (fstat(file.fd(), &status) != 0) return refuse<T>(Fault::System, io::error_text(errno));
-  if (!S_ISREG(status.st_mode)) {
-    return refuse<T>(Fault::Content, "it is not a regular file", status);
-  }
-  if (std::string reason = untrusted_reason(status); !reason.empty()) {
-    return refuse<T>(Fault::Content, "it " + std::move(reason), status);
-  }
+  const OpenedFile opened = open_trusted(path, links);
+  if (opened.fault != Fault::None) return refuse<T>(opened.fault, opened.reason, opened.status);
+  const struct stat& status = opened.status;
   if (static_cast<std::uint64_t>(status.st_size) > kMaxFileBytes) {
     return refuse<T>(Fault::Content, fmt::format("it has {} bytes", status.st_size), status);
   }
   int error = 0;
-  Decoded<T> decoded = parse(file.fd(), error);
+  Decoded<T> decoded = parse(opened.file.fd(), error);
   if (error != 0) return refuse<T>(Fault::System, io::error_text(error), status);
   const Fault fault = decoded ? Fault::None : Fault::Content;
   return {fault, std::move(decoded), status};

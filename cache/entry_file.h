@@ -8,22 +8,12 @@
 #include <string_view>
 
 #include "cache/entry.h"
+#include "cache/trusted_file.h"
 
 namespace hipflash::cache {
 
 /// Every entry file ends so; its stem in the user's cache is the key.
 inline constexpr std::string_view kEntrySuffix = ".hfentry";
-
-/// Whether the last component of a path may be a symbolic link. In the user's cache nothing makes
-/// one; folders of shipped files are often assembled from links.
-enum class Links { Refuse, Follow };
-
-enum class Fault {
-  None,
-  Missing,  ///< There is no such file.
-  System,   ///< It could not be opened or read; nothing is known about its content.
-  Content,  ///< What is there is not an entry or not to be trusted.
-};
 
 template <typename T>
 struct FileRead {

@@ -5,7 +5,6 @@
 
 #include "common/mask.h"
 #include "common/score.h"
-#include "common/sequence.h"
 
 namespace hipflash {
 
@@ -15,8 +14,7 @@ struct Chunk {
   long long first_row;
   int rows;
   int split;
-  bool fault;     // the sequence's numbers cannot be right: rows become NaN
-  KeyRange keys;  // what the chunk's rows see, cut to one part of the keys
+  KeyRange keys;  // what the chunk's rows see, cut to this split
 };
 
 HF_DEVICE int query_of(const Chunk& chunk, int row) {

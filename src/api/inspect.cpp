@@ -46,6 +46,7 @@ fs::path find_entry(const std::string& key, const ContextOptions& options) {
   const jit::ProviderOptions provider = api::provider_options(options);
   std::vector<std::string> folders = {provider.cache_dir};
   folders.insert(folders.end(), provider.prebuilt.begin(), provider.prebuilt.end());
+  folders.insert(folders.end(), provider.installed.begin(), provider.installed.end());
   std::map<std::string, fs::path> found;
   for (const std::string& folder : folders) {
     std::error_code error;

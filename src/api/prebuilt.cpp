@@ -51,7 +51,7 @@ CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
   api::check_problem(problem);
   // What is shipped already is made all the same: it is asked for in the user cache.
   jit::ProviderOptions provider_options = api::provider_options(options);
-  provider_options.prebuilt.clear();
+  provider_options.forget_prebuilt();
   jit::CodeProvider provider(std::move(provider_options));
   if (arch.rfind("gfx", 0) == 0 || arch.rfind("sm_", 0) == 0) {
     return compile(provider, plan::plan_gpu(problem, plan::facts_of_architecture(arch)).spec);
@@ -81,7 +81,7 @@ std::vector<std::string> write_general_kernels(const std::string& folder,
   // A folder of prebuilt files is what a user cache leaves behind.
   jit::ProviderOptions options = jit::provider_options_from_settings();
   options.cache_dir = folder;
-  options.prebuilt.clear();
+  options.forget_prebuilt();
   options.strict = false;
   jit::CodeProvider provider(std::move(options));
   std::vector<std::shared_future<jit::CodeObject>> compiles;

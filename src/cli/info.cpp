@@ -22,16 +22,16 @@ struct PrebuiltPlace {
 // What HIPFLASH_PREBUILT names and what is installed, in the order of the search.
 std::vector<PrebuiltPlace> prebuilt_places() {
   std::vector<PrebuiltPlace> places;
-  for (const std::string& path : jit::provider_options_from_settings().prebuilt) {
-    PrebuiltPlace place{path, {}};
-    try {
-      const cache::Prebuilt opened({path});
-      if (!opened.refused().empty()) place.trouble = opened.refused().front().reason;
-    } catch (const Error& error) {
-      place.trouble = error.what();
-    }
-    places.push_back(std::move(place));
-  }
+  const jit::ProviderOptions options = jit::provider_options_from_settings();
+  const auto look_at = [&](const std::string& path) {
+    cache::Prebuilt::Sources sources;
+    sources.paths = {path};
+    sources.trust = options.trust;
+    const cache::Prebuilt opened(sources);
+    places.push_back({path, opened.refused().empty() ? "" : opened.refused().front().reason});
+  };
+  for (const std::string& path : options.prebuilt) look_at(path);
+  for (const std::string& path : options.installed) look_at(path);
   return places;
 }
 

@@ -9,13 +9,12 @@
 #include <set>
 #include <utility>
 
-#include "cache/prebuilt.h"
 #include "cache/store.h"
 #include "core/fail.h"
 #include "core/log.h"
 #include "jit/compile_pool.h"
+#include "jit/compiler_health.h"
 #include "jit/fork_local.h"
-#include "jit/installation.h"
 #include "jit/lru.h"
 #include "jit/source.h"
 
@@ -30,6 +29,10 @@ constexpr std::size_t kRememberedKeys = 16384;
 struct Keyed {
   cache::KeyInputs inputs;
   std::string key;
+  // The same kernel for the architecture without its feature flags, which runs whatever they are:
+  // so is what was made for "gfx942" good for "gfx942:sramecc+:xnack-". Empty key: there are none.
+  cache::KeyInputs plain_inputs;
+  std::string plain_key;
 };
 
 std::string describe(const Spec& spec) {
@@ -49,6 +52,15 @@ std::string joined(const Spec& spec) {
     text += option;
   }
   return text;
+}
+
+cache::Prebuilt::Sources sources_of(const ProviderOptions& options) {
+  cache::Prebuilt::Sources sources;
+  sources.packs = options.packs;
+  sources.paths.assign(options.prebuilt.begin(), options.prebuilt.end());
+  sources.installed.assign(options.installed.begin(), options.installed.end());
+  sources.trust = options.trust;
+  return sources;
 }
 
 std::vector<std::byte> to_bytes(const cache::Bytes& code) {
@@ -100,7 +112,7 @@ struct State {
   explicit State(const ProviderOptions& options)
       : keys({kRememberedKeys, SIZE_MAX}),
         memory({SIZE_MAX, options.memory_max_bytes}),
-        prebuilt({options.prebuilt.begin(), options.prebuilt.end()}),
+        prebuilt(sources_of(options)),
         pool(options.threads) {
     if (!options.cache_dir.empty()) {
       store.emplace(directory_of(options),
@@ -109,14 +121,15 @@ struct State {
     const bool writable = store && store->writable();
     const std::string memo = writable ? store->path().string() : "";
     for (const auto kind : {CompilerKind::host, CompilerKind::hiprtc, CompilerKind::nvrtc}) {
-      compilers[static_cast<std::size_t>(kind)] = make_compiler(kind, options.mode, memo);
+      compilers[static_cast<std::size_t>(kind)] = std::make_unique<CompilerHealth>(
+          make_compiler(kind, options.mode, memo), options.mode != CompileMode::never);
     }
   }
 
-  Compiler& compiler(CompilerKind kind) { return *compilers[static_cast<std::size_t>(kind)]; }
+  CompilerHealth& compiler(CompilerKind kind) { return *compilers[static_cast<std::size_t>(kind)]; }
 
-  std::array<std::shared_ptr<Compiler>, 3> compilers;
-  Lru<std::string, const Keyed> keys;  // by joined()
+  std::array<std::unique_ptr<CompilerHealth>, 3> compilers;
+  Lru<std::string, const Keyed> keys;  // by joined() and the compiler's identity
   Lru<std::string, const CodeObject> memory;
   std::optional<cache::Store> store;
   cache::Prebuilt prebuilt;
@@ -182,16 +195,20 @@ class CodeProvider::Impl {
     State& state = *state_;
     const Keyed keyed = identify(state, spec);
     if (state.memory.find(keyed.key)) return Tier::memory;
-    if (state.store && state.store->find(keyed.key)) return Tier::disk;
-    if (!is_refused(state, keyed.key) && state.prebuilt.find(keyed.inputs)) return Tier::prebuilt;
+    const bool refused = is_refused(state, keyed.key);
+    if (on_disk(state, keyed, refused)) return Tier::disk;
+    if (!refused && in_prebuilt(state, keyed)) return Tier::prebuilt;
     if (options_.mode == CompileMode::never || options_.strict || sealed_ ||
-        keyed.inputs.compiler == kNoCompiler) {
+        keyed.inputs.compiler == kNoCompiler || state.compiler(spec.compiler).trouble(spec.arch)) {
       return std::nullopt;
     }
     return Tier::compiled;
   }
 
   std::string key(const Spec& spec) { return identify(*state_, spec).key; }
+  cache::KeyInputs key_inputs(const Spec& spec) { return identify(*state_, spec).inputs; }
+
+  std::vector<cache::Prebuilt::Document> tuning_documents() { return state_->prebuilt.documents(); }
 
   void evict(const std::string& key) {
     State& state = *state_;
@@ -233,10 +250,16 @@ class CodeProvider::Impl {
  private:
   static constexpr const char* kNoCompiler = "none";
 
-  // Assembling and hashing the text costs more than finding code in memory, so keys are remembered:
-  // a Spec has one text, and a compiler one identity, as long as the process lives.
+  // Assembling and hashing the text costs more than finding code in memory, so keys are
+  // remembered: a Spec has one text as long as the process lives.
   Keyed identify(State& state, const Spec& spec) {
-    const std::string name = joined(spec);
+    std::string compiler = kNoCompiler;  // one may be installed while we run
+    try {
+      compiler = state.compiler(spec.compiler).identify().identity;
+    } catch (const Error& error) {
+      log(LogLevel::debug, "{}: {}", describe(spec), error.what());
+    }
+    const std::string name = joined(spec) + '\0' + compiler;
     if (const auto known = state.keys.find(name)) return *known;
     Keyed keyed;
     cache::KeyInputs& inputs = keyed.inputs;
@@ -246,16 +269,14 @@ class CodeProvider::Impl {
     inputs.options = spec.options;
     inputs.arch = spec.arch;
     inputs.abi = static_cast<std::uint32_t>(kLauncherAbi);
-    inputs.compiler = kNoCompiler;
-    try {
-      inputs.compiler = state.compiler(spec.compiler).identify().identity;
-    } catch (const Error& error) {
-      log(LogLevel::debug, "{}: {}", describe(spec), error.what());
-    }
+    inputs.compiler = std::move(compiler);
     keyed.key = cache::key_of(inputs);
-    if (inputs.compiler != kNoCompiler) {  // a compiler may be installed while we run
-      state.keys.put(name, std::make_shared<const Keyed>(keyed), 0);
+    if (const std::size_t flags = spec.arch.find(':'); flags != std::string::npos) {
+      keyed.plain_inputs = inputs;
+      keyed.plain_inputs.arch.resize(flags);
+      keyed.plain_key = cache::key_of(keyed.plain_inputs);
     }
+    state.keys.put(name, std::make_shared<const Keyed>(keyed), 0);
     return keyed;
   }
 
@@ -302,27 +323,40 @@ class CodeProvider::Impl {
     return state.refused.contains(key);
   }
 
-  std::optional<CodeObject> from_disk(State& state, const Flight& flight) {
+  // `refused`: a device would not load what is stored for this key.
+  static std::optional<cache::Entry> on_disk(State& state, const Keyed& keyed, bool refused) {
     if (!state.store) return std::nullopt;
-    const auto entry = state.store->find(flight.keyed.key);
+    if (auto entry = state.store->find(keyed.key)) return entry;
+    if (keyed.plain_key.empty() || refused) return std::nullopt;
+    return state.store->find(keyed.plain_key);
+  }
+
+  static std::optional<cache::Prebuilt::Match> in_prebuilt(State& state, const Keyed& keyed) {
+    if (auto match = state.prebuilt.find(keyed.inputs)) return match;
+    if (keyed.plain_key.empty()) return std::nullopt;
+    return state.prebuilt.find(keyed.plain_inputs);
+  }
+
+  std::optional<CodeObject> from_disk(State& state, const Flight& flight) {
+    const Keyed& keyed = flight.keyed;
+    const auto entry = on_disk(state, keyed, is_refused(state, keyed.key));
     if (!entry) return std::nullopt;
     ++counters_.disk_hits;
     log(LogLevel::debug, "{}: found in {}", describe(flight.spec), state.store->path().string());
-    return CodeObject{flight.keyed.key, to_bytes(entry->code), Tier::disk, 0.0};
+    return CodeObject{keyed.key, to_bytes(entry->code), Tier::disk, 0.0};
   }
 
   CodeObject search(State& state, const Flight& flight) {
     const Keyed& keyed = flight.keyed;
     if (auto found = from_disk(state, flight)) return *std::move(found);
     if (!is_refused(state, keyed.key)) {
-      if (const auto match = state.prebuilt.find(keyed.inputs)) {
+      if (const auto match = in_prebuilt(state, keyed)) {
         ++counters_.prebuilt_hits;
-        log(LogLevel::debug, "{}: prebuilt in {}", describe(flight.spec), match->file.string());
+        log(LogLevel::debug, "{}: prebuilt in {}", describe(flight.spec), match->file);
         return {keyed.key, to_bytes(match->entry.code), Tier::prebuilt, 0.0};
       }
     }
-    check_may_compile(flight);
-    state.compiler(flight.spec.compiler).identify();  // throws here when there is none
+    check_may_compile(state, flight);
     cache::FileLock lock;
     if (state.store && state.store->writable()) {
       const auto wait = std::chrono::duration<double>(options_.limits.seconds);
@@ -350,7 +384,13 @@ class CodeProvider::Impl {
     made.key = flight.keyed.key;
     const auto start = Clock::now();
     try {
-      made.bytes = state.compiler(spec.compiler).compile(job);
+      made.bytes = state.compiler(spec.compiler).compiler().compile(job);
+    } catch (const Error& error) {
+      ++counters_.failures;
+      if (error.code() != ErrorCode::CompileFailed || state.compiler(spec.compiler).works(job)) {
+        throw;
+      }
+      throw missing(state, flight, ErrorCode::CompileFailed, error.what(), error.log());
     } catch (...) {
       ++counters_.failures;
       throw;
@@ -370,7 +410,7 @@ class CodeProvider::Impl {
     return made;
   }
 
-  void check_may_compile(const Flight& flight) const {
+  void check_may_compile(State& state, const Flight& flight) const {
     const char* reason = nullptr;
     if (options_.mode == CompileMode::never) {
       reason = "HIPFLASH_COMPILE=never forbids compiling it";
@@ -379,12 +419,27 @@ class CodeProvider::Impl {
     } else if (options_.strict && !flight.asked_ahead) {
       reason = "HIPFLASH_STRICT=1 forbids compiling it now; prefetch it at start-up";
     }
-    if (!reason) return;
-    fail(ErrorCode::NotSupported,
-         "{}: no compiled code in the cache or in a prebuilt file (key {}), and {}. `hipflash "
-         "compile --arch {}` with the same problem makes it; HIPFLASH_PREBUILT names folders of "
-         "code made elsewhere",
-         describe(flight.spec), flight.keyed.key, reason, flight.spec.arch);
+    if (reason) throw missing(state, flight, ErrorCode::NotSupported, reason);
+    CompilerHealth& compiler = state.compiler(flight.spec.compiler);
+    try {
+      compiler.identify();
+    } catch (const Error& error) {
+      throw missing(state, flight, ErrorCode::CompileFailed, error.what(), error.log());
+    }
+    if (const auto trouble = compiler.trouble(flight.spec.arch)) {
+      throw missing(state, flight, ErrorCode::CompileFailed, trouble->what(), trouble->log());
+    }
+  }
+
+  static MissingCode missing(State& state, const Flight& flight, ErrorCode code,
+                             const std::string& reason, const std::string& words = {}) {
+    std::string text =
+        fmt::format("{}: no compiled code is in the cache or prebuilt (key {}), and {}",
+                    describe(flight.spec), flight.keyed.key, reason);
+    for (const auto& refusal : state.prebuilt.refused()) {
+      text += fmt::format("; {} is not used: {}", refusal.path, refusal.reason);
+    }
+    return {code, text, words};
   }
 
   ProviderOptions options_;
@@ -392,28 +447,6 @@ class CodeProvider::Impl {
   std::atomic<bool> sealed_{false};
   ForkLocal<State> state_;
 };
-
-ProviderOptions provider_options_from_settings() {
-  ProviderOptions options;
-  options.cache_dir = setting("HIPFLASH_CACHE_DIR");
-  if (options.cache_dir.empty()) {
-    options.cache_dir = cache::default_directory().string();
-    if (options.cache_dir.empty()) {
-      log(LogLevel::warn,
-          "there is no home folder, so compiled code is kept in memory only; HIPFLASH_CACHE_DIR "
-          "names a folder to use");
-    }
-  }
-  options.cache_max_bytes = size_setting("HIPFLASH_CACHE_MAX", options.cache_max_bytes);
-  options.prebuilt = list_setting("HIPFLASH_PREBUILT");
-  for (std::string& folder : installed_prebuilt_folders()) {
-    options.prebuilt.push_back(std::move(folder));
-  }
-  options.mode = compile_mode_setting();
-  options.limits = compile_limits_setting();
-  options.strict = bool_setting("HIPFLASH_STRICT");
-  return options;
-}
 
 CodeProvider::CodeProvider(ProviderOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -429,6 +462,12 @@ std::optional<Tier> CodeProvider::find(const Spec& spec) {
 }
 std::string CodeProvider::key(const Spec& spec) {
   return impl_->key(spec);
+}
+cache::KeyInputs CodeProvider::key_inputs(const Spec& spec) {
+  return impl_->key_inputs(spec);
+}
+std::vector<cache::Prebuilt::Document> CodeProvider::tuning_documents() {
+  return impl_->tuning_documents();
 }
 void CodeProvider::evict(const std::string& key) {
   impl_->evict(key);

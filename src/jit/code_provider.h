@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/prebuilt.h"
+#include "hipflash/error.h"
 #include "jit/compiler.h"
 #include "jit/spec.h"
 
@@ -23,17 +25,36 @@ struct ProviderOptions {
   std::uint64_t cache_max_bytes = std::uint64_t{1} << 30;
   std::uint64_t cache_max_entries = 10000;
   std::uint64_t memory_max_bytes = std::uint64_t{64} << 20;  // code objects kept in memory
-  std::vector<std::string> prebuilt;  // pack files or folders, in order of preference, read-only
+  // Where prebuilt code is looked for, in order of preference, read-only.
+  std::vector<std::shared_ptr<const cache::Pack>> packs;  // open already
+  std::vector<std::string> prebuilt;                      // folders, or pack files
+  std::vector<std::string> installed;                     // likewise, that came with the library
+  cache::PackTrust trust;                                 // whose packs are taken
   CompileMode mode = CompileMode::automatic;
   CompileLimits limits;
   unsigned threads = 0;  // for get_async; 0: one per processor
   // Spec to source text; another one than source_text() only in tests.
   std::function<std::string(const Spec&)> source;
   bool strict = false;  // get() never compiles, only get_async() does
+
+  // For making code: what was made before and elsewhere does not count.
+  void forget_prebuilt() {
+    packs.clear();
+    prebuilt.clear();
+    installed.clear();
+  }
+};
+
+// There is no code of a spec, and none can be made now: compiling is off, or there is no compiler
+// that works. Not thrown when a compiler refuses a kernel's text.
+class MissingCode : public Error {
+ public:
+  using Error::Error;
 };
 
 // What the environment says: HIPFLASH_CACHE_DIR (or the XDG default), HIPFLASH_CACHE_MAX,
-// HIPFLASH_PREBUILT, HIPFLASH_COMPILE, HIPFLASH_COMPILE_TIMEOUT, HIPFLASH_STRICT.
+// HIPFLASH_PREBUILT, HIPFLASH_TRUSTED_KEYS, HIPFLASH_COMPILE, HIPFLASH_COMPILE_TIMEOUT,
+// HIPFLASH_STRICT.
 ProviderOptions provider_options_from_settings();
 
 // Counted since the provider was made, in this process.
@@ -63,8 +84,8 @@ class CodeProvider {
   CodeProvider& operator=(const CodeProvider&) = delete;
 
   // The code object, compiled on this thread if need be. Throws Error(CompileFailed) with the log;
-  // Error(NotSupported) when compiling is switched off (mode never, strict, sealed), naming the
-  // spec and what would add it.
+  // MissingCode(NotSupported) when compiling is switched off (mode never, strict, sealed), and
+  // MissingCode(CompileFailed) when there is no compiler that works, naming the spec.
   CodeObject get(const Spec& spec);
 
   // The same in the background. A later get() of the same spec takes over a job that still waits.
@@ -76,6 +97,12 @@ class CodeProvider {
 
   // Hex. Without a compiler the identity part is "none".
   std::string key(const Spec& spec);
+
+  // What the key is made of.
+  cache::KeyInputs key_inputs(const Spec& spec);
+
+  // The tuning results in packs, in order of preference.
+  std::vector<cache::Prebuilt::Document> tuning_documents();
 
   // Forgets an object that a device would not load, in memory and in the user cache. Prebuilt
   // objects of that key are passed over from then on.

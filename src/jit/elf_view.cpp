@@ -87,9 +87,8 @@ std::vector<ElfView::Symbol> ElfView::symbols() const {
     const std::size_t count = table->bytes.size() / sizeof(Elf64_Sym);
     for (std::size_t i = 0; i < count; ++i) {
       const auto symbol = *read_at<Elf64_Sym>(table->bytes, i * sizeof(Elf64_Sym));
-      all.push_back(
-          {text_at(names, symbol.st_name), static_cast<unsigned>(ELF64_ST_TYPE(symbol.st_info)),
-           static_cast<unsigned>(ELF64_ST_BIND(symbol.st_info)), symbol.st_shndx, symbol.st_size});
+      all.push_back({text_at(names, symbol.st_name), ELF64_ST_TYPE(symbol.st_info),
+                     ELF64_ST_BIND(symbol.st_info), symbol.st_shndx, symbol.st_size});
     }
     break;
   }

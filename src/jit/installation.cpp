@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/settings.h"
+
 namespace hipflash::jit {
 
 std::filesystem::path program_folder() {
@@ -44,6 +46,19 @@ std::vector<std::string> installed_prebuilt_folders() {
     }
   }
   return found;
+}
+
+std::string library_pack_folder() {
+  if (const auto found = installed_prebuilt_folders(); !found.empty()) return found.front();
+  const std::filesystem::path own = library_folder();
+  return own.empty() ? "" : (own / "hipflash" / "prebuilt").string();
+}
+
+std::string user_pack_folder() {
+  const std::filesystem::path data = setting("XDG_DATA_HOME");
+  if (data.is_absolute()) return (data / "hipflash" / "packs").string();
+  const std::filesystem::path home = setting("HOME");
+  return home.is_absolute() ? (home / ".local/share/hipflash/packs").string() : "";
 }
 
 }  // namespace hipflash::jit

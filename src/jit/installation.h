@@ -18,4 +18,12 @@ std::filesystem::path program_folder();
 // The folders of prebuilt kernels that the build of hipflash made: those that are there.
 std::vector<std::string> installed_prebuilt_folders();
 
+// Where packs beside the library go: hipflash/prebuilt in the folder of the libraries, whether it
+// is there or not. Empty when the system does not tell.
+std::string library_pack_folder();
+
+// Where the user's own packs go: $XDG_DATA_HOME/hipflash/packs, else ~/.local/share/hipflash/packs.
+// Empty when the user has no home.
+std::string user_pack_folder();
+
 }  // namespace hipflash::jit

@@ -1,7 +1,6 @@
 #include "cache/prebuilt.h"
 
 #include "cache_testing.h"
-#include "hipflash/error.h"
 
 namespace hipflash::cache {
 namespace {
@@ -11,6 +10,12 @@ using testing::sample_code;
 using testing::sample_info;
 using testing::TempFolder;
 using testing::write_file;
+
+Prebuilt::Sources folders(std::vector<std::filesystem::path> paths) {
+  Prebuilt::Sources sources;
+  sources.paths = std::move(paths);
+  return sources;
+}
 
 EntryInfo made_by(const std::string& compiler) {
   EntryInfo info = sample_info();
@@ -28,7 +33,7 @@ TEST(Prebuilt, ExactKeyWinsOverAnyCompiler) {
   const TempFolder second;
   ship(first.path(), "shipped", 1);
   ship(second.path(), "installed", 2);
-  Prebuilt prebuilt({first.path(), second.path()});
+  Prebuilt prebuilt(folders({first.path(), second.path()}));
   auto match = prebuilt.find(made_by("installed").inputs);
   ASSERT_TRUE(match);
   EXPECT_TRUE(match->exact);
@@ -43,7 +48,7 @@ TEST(Prebuilt, ExactKeyIsFoundUnderAnyFileName) {
   const TempFolder folder;
   write_file(folder / "a.hfentry", encode(made_by("x"), sample_code(1, 100)));
   write_file(folder / "b.hfentry", encode(made_by("y"), sample_code(2, 100)));
-  Prebuilt prebuilt({folder.path()});
+  Prebuilt prebuilt(folders({folder.path()}));
   const auto match = prebuilt.find(made_by("y").inputs);
   ASSERT_TRUE(match);
   EXPECT_TRUE(match->exact);
@@ -53,7 +58,7 @@ TEST(Prebuilt, ExactKeyIsFoundUnderAnyFileName) {
 TEST(Prebuilt, AnotherKernelArchitectureOrAbiDoesNotMatch) {
   const TempFolder folder;
   ship(folder.path(), "shipped", 1);
-  Prebuilt prebuilt({folder.path()});
+  Prebuilt prebuilt(folders({folder.path()}));
   KeyInputs inputs = sample_info().inputs;
   inputs.arch = "x86-64+avx512f";
   EXPECT_FALSE(prebuilt.find(inputs));
@@ -73,7 +78,7 @@ TEST(Prebuilt, FaultyFilesArePassedOverAndLoggedOnce) {
   Bytes bytes = testing::read_file(broken);
   bytes.back() ^= 1;
   write_file(broken, bytes);
-  Prebuilt prebuilt({folder.path()});
+  Prebuilt prebuilt(folders({folder.path()}));
   const int lines = testing::log_lines([&] {
     for (int i = 0; i < 3; ++i) {
       const auto match = prebuilt.find(made_by("broken").inputs);
@@ -90,7 +95,7 @@ TEST(Prebuilt, FoldersAndFilesOfOthersAreRefused) {
   ship(folder.path(), "shipped", 1);
   ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
   testing::log_lines([&] {
-    Prebuilt prebuilt({folder.path(), folder / "missing"});
+    Prebuilt prebuilt(folders({folder.path(), folder / "missing"}));
     EXPECT_EQ(prebuilt.refused().size(), 2u);
     EXPECT_FALSE(prebuilt.find(made_by("shipped").inputs));
   });
@@ -98,13 +103,13 @@ TEST(Prebuilt, FoldersAndFilesOfOthersAreRefused) {
   const auto file = entry_path(folder.path(), key_of(made_by("shipped").inputs));
   ASSERT_EQ(chmod(file.c_str(), 0666), 0);
   testing::log_lines(
-      [&] { EXPECT_FALSE(Prebuilt({folder.path()}).find(made_by("shipped").inputs)); });
+      [&] { EXPECT_FALSE(Prebuilt(folders({folder.path()})).find(made_by("shipped").inputs)); });
   ASSERT_EQ(chmod(file.c_str(), 0644), 0);
-  EXPECT_TRUE(Prebuilt({folder.path()}).find(made_by("shipped").inputs));
+  EXPECT_TRUE(Prebuilt(folders({folder.path()})).find(made_by("shipped").inputs));
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(chown(file.c_str(), 12345, 12345), 0);
   testing::log_lines(
-      [&] { EXPECT_FALSE(Prebuilt({folder.path()}).find(made_by("shipped").inputs)); });
+      [&] { EXPECT_FALSE(Prebuilt(folders({folder.path()})).find(made_by("shipped").inputs)); });
 }
 
 TEST(Prebuilt, LinkedFilesServe) {
@@ -113,23 +118,11 @@ TEST(Prebuilt, LinkedFilesServe) {
   ship(files.path(), "shipped", 1);
   const std::string key = key_of(made_by("shipped").inputs);
   std::filesystem::create_symlink(entry_path(files.path(), key), entry_path(folder.path(), key));
-  EXPECT_TRUE(Prebuilt({folder.path()}).find(made_by("shipped").inputs));
-}
-
-TEST(Prebuilt, PackFilesAreNotSupportedYet) {
-  const TempFolder folder;
-  write_file(folder / "app.hfpack", {});
-  try {
-    Prebuilt prebuilt({folder / "app.hfpack"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::NotSupported);
-    EXPECT_NE(std::string(error.what()).find("app.hfpack"), std::string::npos);
-  }
+  EXPECT_TRUE(Prebuilt(folders({folder.path()})).find(made_by("shipped").inputs));
 }
 
 TEST(Prebuilt, NoFolders) {
-  EXPECT_FALSE(Prebuilt({}).find(sample_info().inputs));
+  EXPECT_FALSE(Prebuilt(folders({})).find(sample_info().inputs));
 }
 
 }  // namespace
