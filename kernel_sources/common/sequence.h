@@ -31,6 +31,12 @@ HF_DEVICE const void* advance(const void* p, long long elements) {
   return static_cast<const char*>(p) + elements * kElementBytes;
 }
 
+// p + elements; null stays null. Written so that GPU compilers still see what p points to.
+template <class T>
+HF_DEVICE T* advance_if_present(T* p, long long elements) {
+  return p + (p ? elements : 0);
+}
+
 // Sequence b as a call with batch 1 (use batch index 0 with the result). Sets `fault` where the
 // numbers cannot be right; then the sequence has no keys, and its rows are to become NaN; a fault
 // in cu_seqlens_q leaves no rows either.
@@ -50,27 +56,22 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
     one.seq_q = static_cast<int>(end - first_query);
     one.q = advance(args.q, first_query * args.q_stride.seq);
     one.out = const_cast<void*>(advance(args.out, first_query * args.out_stride.seq));
-    if (args.lse) one.lse = args.lse + first_query * args.lse_stride.seq;
-    if (args.splits > 1) {
-      one.partial_out = args.partial_out + first_query * args.value_head_dim;
-      one.partial_lse = args.partial_lse + first_query;
-    }
+    one.lse = advance_if_present(args.lse, first_query * args.lse_stride.seq);
+    one.partial_out = advance_if_present(args.partial_out, first_query * args.value_head_dim);
+    one.partial_lse = advance_if_present(args.partial_lse, first_query);
   } else {
     one.q = advance(args.q, b * args.q_stride.batch);
     one.out = const_cast<void*>(advance(args.out, b * args.out_stride.batch));
-    if (args.lse) one.lse = args.lse + b * args.lse_stride.batch;
-    if (args.splits > 1) {
-      const long long rows = static_cast<long long>(b) * args.heads_q * args.partial_seq;
-      one.partial_out = args.partial_out + rows * args.value_head_dim;
-      one.partial_lse = args.partial_lse + rows;
-    }
+    one.lse = advance_if_present(args.lse, b * args.lse_stride.batch);
+    const long long rows = static_cast<long long>(b) * args.heads_q * args.partial_seq;
+    one.partial_out = advance_if_present(args.partial_out, rows * args.value_head_dim);
+    one.partial_lse = advance_if_present(args.partial_lse, rows);
   }
-  if (args.bias) {
-    const int bias_bytes = args.bias_type == ElementType::f32 ? 4 : 2;
-    one.bias = static_cast<const char*>(args.bias) + b * args.bias_stride.batch * bias_bytes;
-  }
-  if (args.mask) one.mask = args.mask + b * args.mask_stride.batch;
-  if (args.alibi) one.alibi = args.alibi + b * args.alibi_batch_stride;
+  const int bias_bytes = args.bias_type == ElementType::f32 ? 4 : 2;
+  one.bias = advance_if_present(static_cast<const char*>(args.bias),
+                                b * args.bias_stride.batch * bias_bytes);
+  one.mask = advance_if_present(args.mask, b * args.mask_stride.batch);
+  one.alibi = advance_if_present(args.alibi, b * args.alibi_batch_stride);
 
   long long first_key = 0, keys = args.seq_k;
   if (args.cu_seqlens_k) {
@@ -141,19 +142,20 @@ HF_DEVICE long long key_offset(const AttentionArgs& args, const RowStrides& stri
 }
 
 // Packed queries: which sequence the tile with this number belongs to. Sequence b owns the numbers
-// from cu[b] / tile_rows + b on, which is at least one for each of its tiles and needs no length of
-// another sequence; numbers beyond its tiles are idle. There are
-// packed_query_tiles(total_q, batch, tile_rows) numbers in all.
+// from cu[b] * rows_per_query / tile_rows + b on, which is at least one for each of its tiles and
+// needs no length of another sequence; numbers beyond its tiles are idle. There are
+// packed_query_tiles(total_q * rows_per_query, batch, tile_rows) numbers in all.
 struct PackedTile {
   int sequence;
   int tile;  // of the sequence
 };
-HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int tile_rows) {
+HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int tile_rows,
+                                    int rows_per_query = 1) {
   const auto first_number = [&](int b) {
     long long offset = sequence_offset(args, args.cu_seqlens_q, b);
     if (offset < 0) offset = 0;
     if (offset > args.total_q) offset = args.total_q;
-    return static_cast<int>(offset / tile_rows) + b;
+    return static_cast<int>(offset * rows_per_query / tile_rows) + b;
   };
   int low = 0, high = args.batch - 1;  // the last sequence whose first number is not beyond
   while (low < high) {

@@ -12,7 +12,11 @@
 // run in steps of one fragment, each with a slice of the side work, in exactly the written order.
 //
 // Tile config: waves, mma_rows, tile_keys, waves_per_simd, read_ahead (tiles_cdna.h); dies, the
-// number of dies with an L2 of their own (a power of two); largest_head_dim, what a general config is built for.
+// number of dies with an L2 of their own (a power of two); pack_heads (tile/block_rows.h);
+// largest_head_dim, what a general config is built for.
+//
+// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
+// a call of its own. Where keys are in pages, the loaders find their rows (tile/pages.h).
 #if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
 #else
@@ -20,48 +24,74 @@
 #endif
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 #include "gpu/tile/types.h"
 #if defined(__AMDGCN__)
 #include "gpu/tile/mfma.h"
 #else
 #include "gpu/tile/host_mma.h"
 #endif
+#include "gpu/tile/block_rows.h"
 #include "gpu/tile/elementwise.h"
+#include "gpu/tile/pages.h"
 #include "gpu/tile/memory.h"
 #include "gpu/tile/merge.h"
+#include "gpu/tile/sink.h"
 #include "gpu/tile/softmax.h"
 
 namespace hipflash {
 
-// What a block works on.
+// What a block works on. `tile` counts kBlockRows rows of the sequence from its first; with packed
+// queries `tile` is one of the numbers that packed_tile_of() knows, until the sequence is.
 struct Work {
-  int batch, head, kv_head, first_query, split;
+  int batch, head, kv_head, tile, split;
 };
 
 // Blocks start round-robin over the dies. Each die gets whole heads, neighbours first, so query
 // heads that share K and V share an L2. If heads do not divide by the dies, groups of dies share
-// them. Later query tiles come first: under a causal mask they are the heaviest.
+// them.
 HF_DEVICE Work work_of_block(const AttentionArgs& args, int block) {
-  const int heads = args.batch * args.heads_q;
+  const int heads_of_batch = Spec::pack_heads ? args.heads_kv : args.heads_q;
+  const bool packed_queries = Spec::ragged && args.cu_seqlens_q;
+  const int heads = packed_queries ? heads_of_batch : args.batch * heads_of_batch;
   int dies = Spec::dies;
   while (heads % dies) dies /= 2;
   const int heads_of_die = heads / dies, slot = block / dies;
   const int index = block % dies * heads_of_die + slot % heads_of_die;
   const int part = slot / heads_of_die;
-  const int tiles = (args.seq_q + kBlockQueries - 1) / kBlockQueries;
+  const int head = index % heads_of_batch, group = args.heads_q / args.heads_kv;
   Work work;
-  work.batch = index / args.heads_q;
-  work.head = index % args.heads_q;
-  work.kv_head = work.head / (args.heads_q / args.heads_kv);
+  work.batch = index / heads_of_batch;
+  work.head = Spec::pack_heads ? head * group : head;
+  work.kv_head = Spec::pack_heads ? head : head / group;
   work.split = Spec::split_keys ? part % args.splits : 0;
-  const int tile = Spec::split_keys ? part / args.splits : part;
-  work.first_query = (Spec::window_right ? tiles - 1 - tile : tile) * kBlockQueries;
+  work.tile = Spec::split_keys ? part / args.splits : part;
+  if (packed_queries) {
+    const PackedTile packed = packed_tile_of(args, work.tile, kBlockRows, rows_per_query(args));
+    work.batch = packed.sequence;
+    work.tile = packed.tile;
+  }
   return work;
 }
 
-// The part of a block's keys that its split has: whole tiles.
+// Later rows come first: under a causal mask they are the heaviest. Negative: no rows are left for
+// this tile.
+HF_DEVICE int first_row_of(const AttentionArgs& args, const Work& work) {
+  const int tiles = (rows_of_head(args) + kBlockRows - 1) / kBlockRows;
+  if (Spec::ragged && work.tile >= tiles) return -1;
+  return (Spec::window_right ? tiles - 1 - work.tile : work.tile) * kBlockRows;
+}
+
+// The part of a block's keys that its split has: whole tiles, or the keys of a fixed part of the
+// sequence.
 HF_DEVICE KeyRange keys_of_split(const AttentionArgs& args, KeyRange keys, int split) {
   if constexpr (!Spec::split_keys) return keys;
+  if (args.keys_per_split > 0) {
+    const long long from = static_cast<long long>(args.keys_per_split) * split;
+    const long long to = from + args.keys_per_split;
+    return {from > keys.first ? from < keys.end ? static_cast<int>(from) : keys.end : keys.first,
+            to < keys.end ? static_cast<int>(to) : keys.end};
+  }
   const int tiles = (keys.end - keys.first + kKeys - 1) / kKeys;
   const int share = (tiles + args.splits - 1) / args.splits * kKeys;
   const long long first = keys.first + static_cast<long long>(share) * split;
@@ -96,28 +126,30 @@ constexpr int step_of(int i, int count, int first, int end, int steps) {
   return at < steps ? at : steps - 1;
 }
 
-HF_KERNEL_OF(kThreads, Spec::waves_per_simd)
-void attention_forward(const AttentionArgs args) {
+// A block's rows, for a call with one sequence of each batch index. `fault`: the sequence's numbers
+// cannot be right.
+HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row, int fault) {
   constexpr int kKeyShared = cdna::key_bytes(kTile, kHeadDim, kElementBytes);
   HF_SHARED(shared, kKeyShared + cdna::value_bytes(kTile, kValueDim, kElementBytes));
   char* const shared_keys = shared;
   char* const shared_values = shared + kKeyShared;
 
-  const Work work = work_of_block(args, block_id());
-  const int query = work.first_query + wave_id() * kRows;  // first one of the wave
-  const int queries = args.seq_q - query < kRows ? args.seq_q - query : kRows;
-  const int last_of_block = work.first_query + kBlockQueries < args.seq_q
-                                ? work.first_query + kBlockQueries - 1
-                                : args.seq_q - 1;
-  const KeyRange keys =
-      keys_of_split(args, keys_seen_by_any(args, work.first_query, last_of_block), work.split);
+  const int rows = rows_of_head(args);
+  const int wave_row = first_row + wave_id() * kRows;  // first one of the wave
+  const int wave_rows = rows - wave_row < kRows ? rows - wave_row : kRows;
+  const int last_of_block = first_row + kBlockRows < rows ? first_row + kBlockRows - 1 : rows - 1;
+  const KeyRange keys = keys_of_split(
+      args,
+      keys_seen_by_any(args, query_of_row(args, first_row), query_of_row(args, last_of_block)),
+      work.split);
   // (how this is written decides whether the compiler keeps the hot loops apart and free of moves)
   Passes pass = {};
   {
-    const int last = query + queries - 1;
-    if (queries > 0) {
+    if (wave_rows > 0) {
+      const int first = query_of_row(args, wave_row);
+      const int last = query_of_row(args, wave_row + wave_rows - 1);
       pass =
-          passes_of(keys, keys_seen_by_any(args, query, last), keys_seen_by_all(args, query, last));
+          passes_of(keys, keys_seen_by_any(args, first, last), keys_seen_by_all(args, first, last));
     } else {
       pass = passes_of(keys, {0, 0}, {0, 0});
     }
@@ -132,20 +164,34 @@ void attention_forward(const AttentionArgs args) {
   next_values.start(
       rows_of(args.v, args.v_stride, work.batch, work.kv_head, keys.first, count, kElementBytes),
       value_dim(args));
+  if constexpr (Spec::paged) {
+    next_keys.pages.start(args, args.k, args.k_stride, work.kv_head, keys.first, keys.end);
+    next_values.pages.start(args, args.v, args.v_stride, work.kv_head, keys.first, keys.end);
+  }
 
+  // Of the lane's row; worked out again at the end, so that they need no registers in between.
+  const auto row_of = [&]() HF_LAMBDA { return wave_row + row_of_lane(); };
+  const auto query_of = [&]() HF_LAMBDA { return query_of_row(args, row_of()); };
+  const auto head_of = [&]() HF_LAMBDA { return head_of_row(args, work.head, row_of()); };
   QueryTile queries_tile;
-  load(queries_tile,
-       rows_of(args.q, args.q_stride, work.batch, work.head, query, queries, kElementBytes),
-       head_dim(args));
+  if constexpr (Spec::pack_heads) {
+    load_row(queries_tile, row_at(args.q, args.q_stride, work.batch, head_of(), query_of()),
+             row_of() < rows, head_dim(args));
+  } else {
+    load(queries_tile,
+         rows_of(args.q, args.q_stride, work.batch, work.head, wave_row, wave_rows, kElementBytes),
+         head_dim(args));
+  }
   ScoreTile scores;
   OutputTile output;
   Softmax softmax;
   clear(output);
   softmax.start();
   ScoreModifier modifier;
-  modifier.start(args, work.batch, work.head, query + query_of_lane());
+  modifier.start(args, work.batch, head_of(), query_of());
   const float scale = exponent_scale(args);
-  const KeyRange seen = visible_keys(args, query + query_of_lane());
+  KeyRange seen = visible_keys(args, query_of());
+  if (Spec::split_keys && keys.end < seen.end) seen.end = keys.end;  // may be within a tile
 
   KeyFragments key_fragments;
   ValueFragments value_fragments;
@@ -171,7 +217,7 @@ void attention_forward(const AttentionArgs args) {
     fence();
     modifier.load(args, key + first_key_of_lane(), softmax.exponent);
     const auto seen_at = [&](int at) {
-      return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
+      return seen_by_any(args, work.batch, work.head, first_row, last_of_block, key + at);
     };
     next_values.drop_unseen(seen_at);
     next_values.copy(shared_values, seen_at);
@@ -253,7 +299,7 @@ void attention_forward(const AttentionArgs args) {
   // Other waves of the block need this tile.
   auto idle = [&](int key) HF_LAMBDA {
     next_values.store_all(shared_values, [&](int at) {
-      return seen_by_any(args, work.batch, work.head, work.first_query, last_of_block, key + at);
+      return seen_by_any(args, work.batch, work.head, first_row, last_of_block, key + at);
     });
     next_values.load_all();
     barrier();
@@ -276,56 +322,66 @@ void attention_forward(const AttentionArgs args) {
   for (; i < pass.idle; i++, key += kKeys) step(key, Bool<true>());
   for (; i < pass.end; i++, key += kKeys) idle(key);
 
-  const RowResult result = finish(softmax);
-  const int row = query + query_of_lane();
-  const bool writes = lane_id() < kRows && row < args.seq_q;
+  RowResult result = finish(softmax);
+  const int row = row_of(), query = query_of(), head = head_of();
+  const bool partial = Spec::split_keys && args.splits > 1;
+  if (Spec::sinks && !partial) {
+    const SinkResult joined = join_sink(args, row < rows ? head : work.head, result.lse);
+    result = {result.factor * joined.factor, joined.lse};
+  }
+  if (Spec::ragged && fault != kNoFault) result = {kNan, kNan};
+  const bool exists = row < rows, writes = lane_id() < kRows && exists;
   if constexpr (Spec::split_keys) {
-    if (args.splits > 1) {
+    if (partial) {
       const long long at =
-          ((static_cast<long long>(work.split) * args.batch + work.batch) * args.heads_q +
-           work.head) *
-              args.seq_q +
+          ((static_cast<long long>(work.split) * args.partial_batch + work.batch) * args.heads_q +
+           head) *
+              args.partial_seq +
           query;
-      store_partial(output, result.factor, args.partial_out + at * value_dim(args), queries,
+      store_partial(output, result.factor, args.partial_out + at * value_dim(args), exists,
                     value_dim(args));
-      if (writes) args.partial_lse[at + query_of_lane()] = result.lse;
+      if (writes) args.partial_lse[at] = result.lse;
       return;
     }
   }
-  store_rows(
-      output, result.factor,
-      rows_of(args.out, args.out_stride, work.batch, work.head, query, queries, kElementBytes),
-      value_dim(args));
+  if constexpr (Spec::pack_heads) {
+    char* const to =
+        const_cast<char*>(row_at(args.out, args.out_stride, work.batch, head, query));
+    store_row(output, result.factor, to, exists, value_dim(args));
+  } else {
+    store_rows(output, result.factor,
+               rows_of(args.out, args.out_stride, work.batch, work.head, wave_row, wave_rows,
+                       kElementBytes),
+               value_dim(args));
+  }
   if constexpr (Spec::lse) {
     if (args.lse && writes) {
-      args.lse[work.batch * args.lse_stride.batch + work.head * args.lse_stride.head +
-               row * args.lse_stride.seq] = result.lse;
+      args.lse[work.batch * args.lse_stride.batch + head * args.lse_stride.head +
+               query * args.lse_stride.seq] = result.lse;
     }
+  }
+}
+
+HF_KERNEL_OF(kThreads, Spec::waves_per_simd)
+void attention_forward(const AttentionArgs args) {
+  Work work = work_of_block(args, block_id());
+  if constexpr (Spec::ragged) {
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(args, work.batch, fault);
+    if (fault != kNoFault && args.fault && thread_id() == 0) *args.fault = fault;
+    work.batch = 0;
+    const int first_row = first_row_of(one, work);
+    if (first_row >= 0) attend(one, work, first_row, fault);
+  } else {
+    attend(args, work, first_row_of(args, work), kNoFault);
   }
 }
 
 // One thread for each element of the output: a grid of cdna::merge_blocks().
 HF_KERNEL_OF(cdna::kMergeThreads, 1)
 void attention_merge(const AttentionArgs args) {
-  const int dim = value_dim(args);
-  const long long rows = static_cast<long long>(args.batch) * args.heads_q * args.seq_q;
-  const long long index = static_cast<long long>(block_id()) * cdna::kMergeThreads + thread_id();
-  if (index >= rows * dim) return;
-  const long long row = index / dim;
-  const int d = static_cast<int>(index % dim);
-  const int query = static_cast<int>(row % args.seq_q);
-  const int head = static_cast<int>(row / args.seq_q % args.heads_q);
-  const int batch = static_cast<int>(row / args.seq_q / args.heads_q);
-  float lse;
-  const float x = merged_element(args, row, rows, dim, d, &lse);
-  store_element(
-      args.out,
-      batch * args.out_stride.batch + head * args.out_stride.head + query * args.out_stride.seq + d,
-      x);
-  if (Spec::lse && args.lse && d == 0) {
-    args.lse[batch * args.lse_stride.batch + head * args.lse_stride.head +
-             query * args.lse_stride.seq] = lse;
-  }
+  merge_element(args, static_cast<long long>(block_id()) * cdna::kMergeThreads + thread_id(),
+                value_dim(args));
 }
 
 }  // namespace hipflash

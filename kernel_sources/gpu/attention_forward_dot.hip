@@ -4,17 +4,23 @@
 // A block owns dot_queries() consecutive queries of one head. Sixteen threads share four of them: each
 // computes the scores of every 16th key and the output of every 16th quad of value dims. Probabilities
 // change hands through shared memory. Large head dims pass through shared memory in chunks.
+//
+// Rows of a block are queries of one head or, with Spec::pack_heads, of a group (tile/block_rows.h).
+// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
+// a call of its own. Where keys are in pages, the addresses of a tile's rows are looked up a tile
+// ahead and stand in shared memory (tile/pages.h).
 #include "gpu/tiles_rdna.h"
 #include "gpu/tile/dot.h"
 #include "common/mask.h"
 #include "common/score.h"
+#include "gpu/tile/pages.h"
+#include "gpu/tile/block_rows.h"
+#include "gpu/tile/sink.h"
 #include "gpu/tile/block_place.h"
 #include "gpu/tile/merge_rows.h"
 #include "gpu/tile/score_cells.h"
 
 namespace hipflash {
-
-static_assert(!Spec::sinks, "attention sinks are not built");
 
 constexpr rdna::DotTile kTile = {Spec::threads, Spec::tile_keys, Spec::dim_chunk,
                                  Spec::value_chunk};
@@ -29,7 +35,17 @@ constexpr int kQuads = kTile.value_chunk / 64;  // of a chunk, for one thread
 
 static_assert(kTile.threads % 64 == 0 && kKeys % 16 == 0, "see DotTile");
 static_assert(kTile.dim_chunk % 4 == 0 && kTile.value_chunk % 64 == 0, "see DotTile");
-static_assert(kAt.bytes <= rdna::kSharedLimit, "see DotTile");
+
+// With pages: the addresses of the tile's rows in K and V.
+constexpr int kTableAt = rdna::round_up(kAt.bytes, 16);
+constexpr int kSharedBytes = Spec::paged ? kTableAt + kKeys * 16 : kAt.bytes;
+static_assert(kSharedBytes <= rdna::kSharedLimit, "see DotTile");
+static_assert(!Spec::paged || kThreads >= kKeys, "a thread looks up one row");
+
+template <int Value>
+struct Int {
+  static constexpr int value = Value;
+};
 
 using Scores = float[kRows][kColumns];
 using Output = float[kRows][kValueChunks][kQuads][4];
@@ -43,8 +59,35 @@ struct Softmax {
 struct Thread {
   int row, column;     // row of sixteen threads in the block, place in the row
   int query[kRows];    // past the end: the last one
+  int head[kRows];     // likewise
   KeyRange visible[kRows];
-  float scale, hidden, slope;
+  float slope[kRows];
+  float scale, hidden;
+};
+
+// Rows of Q in a block.
+struct QueryRows {
+  const AttentionArgs& args;
+  const Place& place;
+  HF_MEMBER bool exists(int row) const { return place.first_row + row < rows_of_head(args); }
+  HF_MEMBER Address address(int row) const {
+    const int query = query_of_row(args, place.first_row + row);
+    const int head = head_of_row(args, place.head, place.first_row + row);
+    return address_of(args.q) +
+           static_cast<Address>((place.batch * args.q_stride.batch + head * args.q_stride.head +
+                                 query * args.q_stride.seq) *
+                                kElementBytes);
+  }
+};
+
+// Rows of K (column 0) or V (column 1) in a tile whose addresses are in shared memory.
+struct TableRows {
+  const char* table;
+  int column;
+  HF_MEMBER bool exists(int) const { return true; }
+  HF_MEMBER Address address(int row) const {
+    return reinterpret_cast<const Address*>(table)[2 * row + column];
+  }
 };
 
 HF_DEVICE const char* head_rows(const void* base, const RowStrides& stride, int batch, int head) {
@@ -84,14 +127,14 @@ HF_DEVICE void modify_and_mask(Scores& s, const AttentionArgs& args, const Place
       float score = s[m][n];
       if constexpr (kScoreModified) {
         const float distance = static_cast<float>(at.query[m] + args.alibi_diagonal - key);
-        score = modify_score<float>(args, score, at.slope, distance);
+        score = modify_score<float>(args, score, at.slope[m], distance);
       }
       float cell[1] = {score};
       if constexpr (Spec::bias) {
-        add_bias<true>(cell, args, place.batch, place.head, at.query[m], key);
+        add_bias<true>(cell, args, place.batch, at.head[m], at.query[m], key);
       }
       if constexpr (Spec::mask) {
-        apply_mask<true>(cell, args, place.batch, place.head, at.query[m], key, at.hidden);
+        apply_mask<true>(cell, args, place.batch, at.head[m], at.query[m], key, at.hidden);
       }
       s[m][n] = sees(at.visible[m], key) ? cell[0] : at.hidden;
     }
@@ -172,14 +215,20 @@ HF_DEVICE void multiply_values(Output& o, int chunk, const char* shared, const T
 
 // Divides by the row sums and writes output and LSE, or this split's part of both.
 HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Thread& at,
-                      const Softmax& softmax, const Output& o) {
+                      int fault, const Softmax& softmax, const Output& o) {
   HF_UNROLL
   for (int m = 0; m < kRows; m++) {
-    const int query = place.first_query + at.row * kRows + m;
+    const int row = place.first_row + at.row * kRows + m;
     const float total = row_sum(softmax.total[m]);
-    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;  // saw nothing: 0; NaN stays
-    if (query >= args.seq_q) continue;
-    const RowTarget to = row_target(args, place, query);
+    float inverse = total == 0.0f ? 0.0f : 1.0f / total;  // saw nothing: 0; NaN stays
+    float lse = total == 0.0f ? -kInfinity : (hf_log2(total) + softmax.top[m]) * kLn2;
+    if (row >= rows_of_head(args)) continue;
+    if constexpr (Spec::sinks || Spec::ragged) {
+      const SinkResult result = finished_row(args, place, row, lse, fault);
+      inverse *= result.factor;
+      lse = result.lse;
+    }
+    const RowTarget to = row_target(args, place, row);
     HF_UNROLL
     for (int c = 0; c < kValueChunks; c++) {
       HF_UNROLL
@@ -197,39 +246,40 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Threa
         }
       }
     }
-    if (at.column == 0) {
-      store_lse(args, to,
-                total == 0.0f ? -kInfinity : (hf_log2(total) + softmax.top[m]) * kLn2);
-    }
+    if (at.column == 0) store_lse(args, to, lse);
   }
 }
 
-}  // namespace hipflash
-
-HF_KERNEL HF_THREADS(hipflash::kThreads)
-void attention_forward(const hipflash::AttentionArgs args) {
-  using namespace hipflash;
-  HF_SHARED(shared, kAt.bytes);
-
-  const Place place = block_place<kQueries, 1>(args);
+// A block's rows, for a call with one sequence of each batch index. `fault`: the sequence's numbers
+// cannot be right.
+HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) {
+  HF_SHARED(shared, kSharedBytes);
   const KeyRange seen = block_keys<kQueries, kKeys>(args, place).seen;
-  const char* q = head_rows(args.q, args.q_stride, place.batch, place.head);
   const char* k = head_rows(args.k, args.k_stride, place.batch, place.head_kv);
   const char* v = head_rows(args.v, args.v_stride, place.batch, place.head_kv);
+  PagedRow paged_key, paged_value;
+  if constexpr (Spec::paged) {
+    const int first = seen.first + thread_id();
+    const int end = thread_id() < kKeys ? seen.end : first;
+    paged_key.start(args, args.k, args.k_stride, place.head_kv, first, end);
+    paged_value.start(args, args.v, args.v_stride, place.head_kv, first, end);
+  }
 
   Thread at;
   at.row = thread_id() / 16;
   at.column = thread_id() % 16;
   at.scale = nonzero_exponent_scale(args);
   at.hidden = hidden_score(at.scale);
-  at.slope = alibi_slope(args, place.batch, place.head);
   Softmax softmax;
   Output o;
   HF_UNROLL
   for (int m = 0; m < kRows; m++) {
-    at.query[m] =
-        rdna::smaller(place.first_query + at.row * kRows + m, args.seq_q - 1);
-    at.visible[m] = visible_keys(args, at.query[m]);
+    const int row =
+        rdna::smaller(place.first_row + at.row * kRows + m, rows_of_head(args) - 1);
+    at.query[m] = query_of_row(args, row);
+    at.head[m] = head_of_row(args, place.head, row);
+    at.slope[m] = alibi_slope(args, place.batch, at.head[m]);
+    at.visible[m] = visible_to_row(args, at.query[m], seen);
     softmax.top[m] = -kInfinity;
     softmax.total[m] = 0.0f;
     HF_UNROLL
@@ -243,16 +293,35 @@ void attention_forward(const hipflash::AttentionArgs args) {
   }
 
   for (int key = seen.first; key < seen.end; key += kKeys) {
+    if constexpr (Spec::paged) {  // nobody reads the table any more
+      const Address of_key = paged_key.next(kKeys), of_value = paged_value.next(kKeys);
+      if (thread_id() < kKeys) {
+        Address* const table = reinterpret_cast<Address*>(shared + kTableAt) + 2 * thread_id();
+        table[0] = of_key;
+        table[1] = of_value;
+      }
+    }
+    const auto load_rows = [&](auto dims, auto chunk_dims, const char* base,
+                               const RowStrides& stride, int pitch, int column,
+                               int dim) HF_LAMBDA {
+      constexpr int kDim = decltype(dims)::value, kDims = decltype(chunk_dims)::value;
+      if constexpr (Spec::paged) {
+        load_tile<kThreads, kDim, kKeys, kDims>(shared + kAt.kv, pitch,
+                                                TableRows{shared + kTableAt, column}, dim);
+      } else {
+        load_tile<kThreads, kDim, kKeys, kDims>(shared + kAt.kv, pitch,
+                                                tile_rows(base, stride, key, seen.end), dim);
+      }
+    };
     Scores s = {};
     for (int chunk = 0; chunk < kChunks; chunk++) {
       const int dim = chunk * kTile.dim_chunk;
       barrier();  // nobody reads the tile before any more
       if (kChunks > 1 || key == seen.first) {
         load_tile<kThreads, Spec::head_dim, kQueries, kTile.dim_chunk>(
-            shared + kAt.q, kAt.q_row, q, args.q_stride.seq, place.first_query, args.seq_q, dim);
+            shared + kAt.q, kAt.q_row, QueryRows{args, place}, dim);
       }
-      load_tile<kThreads, Spec::head_dim, kKeys, kTile.dim_chunk>(
-          shared + kAt.kv, kAt.q_row, k, args.k_stride.seq, key, seen.end, dim);
+      load_rows(Int<Spec::head_dim>(), Int<kTile.dim_chunk>(), k, args.k_stride, kAt.q_row, 0, dim);
       barrier();
       multiply_keys(s, shared, at);
     }
@@ -262,14 +331,24 @@ void attention_forward(const hipflash::AttentionArgs args) {
     HF_UNROLL
     for (int chunk = 0; chunk < kValueChunks; chunk++) {
       barrier();
-      load_tile<kThreads, Spec::value_head_dim, kKeys, kTile.value_chunk>(
-          shared + kAt.kv, kAt.v_row, v, args.v_stride.seq, key, seen.end,
-          chunk * kTile.value_chunk);
+      load_rows(Int<Spec::value_head_dim>(), Int<kTile.value_chunk>(), v, args.v_stride, kAt.v_row,
+                1, chunk * kTile.value_chunk);
       barrier();
       multiply_values(o, chunk, shared, at);
     }
   }
-  finish(args, place, at, softmax, o);
+  finish(args, place, at, fault, softmax, o);
+}
+
+}  // namespace hipflash
+
+HF_KERNEL HF_THREADS(hipflash::kThreads)
+void attention_forward(const hipflash::AttentionArgs args) {
+  using namespace hipflash;
+  for_block_of_call<kQueries, 1>(
+      args, [](const AttentionArgs& one, const Place& place, int fault) HF_LAMBDA {
+        attend(one, place, fault);
+      });
 }
 
 HF_KERNEL HF_THREADS(hipflash::rdna::kMergeThreads)

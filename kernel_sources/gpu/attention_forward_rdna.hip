@@ -9,10 +9,19 @@
 // Matrix products do not run beside vector instructions here, so every vector instruction counts.
 // There is no running maximum: exponents are taken relative to the maximum of earlier tiles
 // (the reference), and the row sum, which is needed anyway, tells when that no longer serves.
+//
+// Rows of a block are queries of one head or, with Spec::pack_heads, of a group (tile/block_rows.h).
+// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
+// a call of its own. Where keys are in pages, Rows finds them (tile/pages.h).
 #include "gpu/tiles_rdna.h"
+#include "gpu/tile/amd.h"
+#include "common/sequence.h"
+#include "gpu/tile/pages.h"
 #include "gpu/tile/wmma.h"
 #include "common/mask.h"
 #include "common/score.h"
+#include "gpu/tile/block_rows.h"
+#include "gpu/tile/sink.h"
 #include "gpu/tile/block_place.h"
 #include "gpu/tile/merge_rows.h"
 #include "gpu/tile/score_cells.h"
@@ -20,7 +29,6 @@
 namespace hipflash {
 
 static_assert(Spec::element != ElementType::f32, "f32 belongs to attention_forward_dot.hip");
-static_assert(!Spec::sinks, "attention sinks are not built");
 
 constexpr rdna::WmmaTile kTile = {Spec::waves, Spec::query_tiles, Spec::tile_keys,
                                   Spec::query_shared, Spec::value_slice};
@@ -68,14 +76,10 @@ struct Staging {
 };
 
 HF_DEVICE Staging make_staging(const AttentionArgs& args, int batch, int head_kv, int first_dim,
-                               int key_end) {
+                               KeyRange keys) {
   Staging at;
-  at.keys = {static_cast<const u16*>(args.k) + batch * args.k_stride.batch +
-                 head_kv * args.k_stride.head,
-             args.k_stride.seq, key_end};
-  at.values = {static_cast<const u16*>(args.v) + batch * args.v_stride.batch +
-                   head_kv * args.v_stride.head,
-               args.v_stride.seq, key_end};
+  at.keys.start(args, args.k, args.k_stride, batch, head_kv, keys.first, keys.end);
+  at.values.start(args, args.v, args.v_stride, batch, head_kv, keys.first, keys.end);
   const int row = rdna::wmma_key_row(kTo, thread_id());
   const int column = rdna::wmma_key_column(kTo, thread_id());
   at.stores_keys = row < kKeys && column < kDimTiles * 16;
@@ -104,17 +108,17 @@ struct ValuePieces {
   u32x4 piece[kValuePieces];
 };
 
-HF_DEVICE void load(KeyPieces& k, const Staging& at, int first_key) {
+HF_DEVICE void load(KeyPieces& k, Staging& at, int first_key) {
   const auto tile = at.keys.tile(first_key);
   HF_UNROLL
-  for (int n = 0; n < kKeyPieces; n++) k.piece[n] = KeyRows::load(tile, at.key_place[n]);
+  for (int n = 0; n < kKeyPieces; n++) k.piece[n] = at.keys.load(tile, at.key_place[n]);
 }
 
-HF_DEVICE void load(ValuePieces& v, const Staging& at, int first_key) {
+HF_DEVICE void load(ValuePieces& v, Staging& at, int first_key) {
   const auto tile = at.values.tile(first_key);
   HF_UNROLL
   for (int n = 0; n < kValuePieces; n++) {
-    v.piece[n] = ValueRows::load(tile, at.value_place[n]);
+    v.piece[n] = at.values.load(tile, at.value_place[n]);
   }
 }
 
@@ -175,13 +179,14 @@ using Output = Accumulator[kQueryTiles][kValueTiles];
 
 struct Wave {
   Reading read;
-  KeyRange seen;  // by any of its queries
+  KeyRange seen;  // by any of its rows
   int query[kQueryTiles];        // of this lane; past the end: the last one
+  int head[kQueryTiles];         // likewise
   KeyRange visible[kQueryTiles]; // to this lane's query
+  float slope[kQueryTiles];
   float scale;                   // scores to exponents of two
   float hidden;                  // a score whose exponent is -inf
-  float slope;
-  int batch, head;
+  int batch;
 };
 
 HF_DEVICE Operand key_operand(const char* shared, const Wave& wave, int key_tile, int dim_tile) {
@@ -240,14 +245,15 @@ HF_DEVICE void modify_scores(Scores& s, const AttentionArgs& args, const Wave& w
       const int key = half_key + 16 * t;
       if constexpr (kScoreModified) {
         const float distance = static_cast<float>(wave.query[m] + args.alibi_diagonal - key);
-        s[m][t] = modify_score<Accumulator>(args, s[m][t], wave.slope,
+        s[m][t] = modify_score<Accumulator>(args, s[m][t], wave.slope[m],
                                             distance - Accumulator{0, 1, 2, 3, 4, 5, 6, 7});
       }
       if constexpr (Spec::bias) {
-        add_bias<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key);
+        add_bias<kEdge>(s[m][t], args, wave.batch, wave.head[m], wave.query[m], key);
       }
       if constexpr (Spec::mask) {
-        apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head, wave.query[m], key, wave.hidden);
+        apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head[m], wave.query[m], key,
+                          wave.hidden);
       }
       if constexpr (kScoreModified) fence();  // temporaries of one tile at a time
     }
@@ -385,7 +391,7 @@ HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
 // One tile of keys. On entry its K is in `k`; on exit the next tile's is. kEdge: some query sees not
 // all of these keys, and whole waves may have no work.
 template <bool kEdge>
-HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& staging,
+HF_DEVICE void step(char* shared, const AttentionArgs& args, Staging& staging,
                     const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
                     Softmax& softmax, Output& o) {
   const bool live = !kEdge || (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
@@ -413,10 +419,10 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, const Staging& stag
 // ---- before and after the loop -------------------------------------------------------------------
 
 HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args, const Wave& wave) {
-  const u16* head = static_cast<const u16*>(args.q) + wave.batch * args.q_stride.batch +
-                    wave.head * args.q_stride.head;
   HF_UNROLL
   for (int m = 0; m < kQueryTiles; m++) {
+    const u16* head = static_cast<const u16*>(args.q) + wave.batch * args.q_stride.batch +
+                      wave.head[m] * args.q_stride.head;
     const u16* row = head + wave.query[m] * args.q_stride.seq;
     HF_UNROLL
     for (int d = 0; d < kDimTiles; d++) {
@@ -438,20 +444,25 @@ HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args,
 }
 
 // Divides by the row sums and writes output and LSE, or this split's part of both.
-HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave& wave,
-                      int first_query, const Softmax& softmax, const Output& o) {
+HF_DEVICE void finish(const AttentionArgs& args, const Place& place, int first_row, int fault,
+                      const Softmax& softmax, const Output& o) {
   const int half = lane_id() / 16;
   HF_UNROLL
   for (int m = 0; m < kQueryTiles; m++) {
-    const int query = first_query + 16 * m + lane_id() % 16;
+    const int row_index = first_row + 16 * m + lane_id() % 16;
     const float total = softmax.total[m] + other_half(softmax.total[m]);
     // A row that saw nothing gives 0; NaN stays.
-    const float inverse = total == 0.0f ? 0.0f : (1.0f + kTruncationLoss) / total;
-    const float lse = total == 0.0f
-                          ? -kInfinity
-                          : (hf_log2(total) + softmax.reference[m]) * kLn2;
-    if (query >= args.seq_q) continue;
-    const RowTarget to = row_target(args, place, query);
+    float inverse = total == 0.0f ? 0.0f : (1.0f + kTruncationLoss) / total;
+    float lse = total == 0.0f
+                    ? -kInfinity
+                    : (hf_log2(total) + softmax.reference[m]) * kLn2;
+    if (row_index >= rows_of_head(args)) continue;
+    if constexpr (Spec::sinks || Spec::ragged) {
+      const SinkResult row = finished_row(args, place, row_index, lse, fault);
+      inverse *= row.factor;
+      lse = row.lse;
+    }
+    const RowTarget to = row_target(args, place, row_index);
     u16* row = static_cast<u16*>(args.out) + to.out;
     HF_UNROLL
     for (int d = 0; d < kValueTiles; d++) {
@@ -474,39 +485,39 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Wave&
   }
 }
 
-}  // namespace hipflash
-
-HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
-    const hipflash::AttentionArgs args) {
-  using namespace hipflash;
+// A block's rows, for a call with one sequence of each batch index. `fault`: the sequence's numbers
+// cannot be right.
+HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) {
   HF_SHARED(shared, kAt.bytes);
-
-  const Place place = block_place<kQueries, kSlices>(args);
   const auto [seen, whole] = block_keys<kQueries, kKeys>(args, place);
 
   const int lane = lane_id(), half = lane / 16, column = lane % 16;
-  const int wave_first = place.first_query + wave_id() * kWaveQueries;
-  const int wave_last = rdna::smaller(wave_first + kWaveQueries, args.seq_q) - 1;
+  const int rows = rows_of_head(args);
+  const int wave_first = place.first_row + wave_id() * kWaveQueries;
+  const int wave_last = rdna::smaller(wave_first + kWaveQueries, rows) - 1;
   Wave wave;
   wave.batch = place.batch;
-  wave.head = place.head;
   wave.seen = KeyRange{0, 0};
-  if (wave_first < args.seq_q) wave.seen = keys_seen_by_any(args, wave_first, wave_last);
+  if (wave_first < rows) {
+    wave.seen = keys_seen_by_any(args, query_of_row(args, wave_first), query_of_row(args, wave_last));
+  }
   wave.scale = nonzero_exponent_scale(args);
   wave.hidden = hidden_score(wave.scale);
-  wave.slope = alibi_slope(args, place.batch, place.head);
   HF_UNROLL
   for (int m = 0; m < kQueryTiles; m++) {
-    wave.query[m] = rdna::smaller(wave_first + 16 * m + column, args.seq_q - 1);
-    wave.visible[m] = visible_keys(args, wave.query[m]);
+    const int row = rdna::smaller(wave_first + 16 * m + column, rows - 1);
+    wave.query[m] = query_of_row(args, row);
+    wave.head[m] = head_of_row(args, place.head, row);
+    wave.slope[m] = alibi_slope(args, place.batch, wave.head[m]);
+    wave.visible[m] = visible_to_row(args, wave.query[m], seen);
   }
   wave.read.k = column * kAt.k_row + operand_k(half) * 2;
   wave.read.v = column / kAt.group_rows * kAt.group + column % kAt.group_rows * kAt.v_row +
                 operand_k(half) * 2;
   wave.read.q = (wave_id() * kWaveQueries + column) * kAt.k_row + operand_k(half) * 2;
 
-  const Staging staging = make_staging(args, place.batch, place.head_kv,
-                                       place.slice * kTile.value_slice, seen.end);
+  Staging staging =
+      make_staging(args, place.batch, place.head_kv, place.slice * kTile.value_slice, seen);
   KeyPieces k;
   Queries q;
   Softmax softmax;
@@ -533,7 +544,18 @@ HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
   for (; key < seen.end; key += kKeys) {
     step<true>(shared, args, staging, wave, q, key, k, softmax, o);
   }
-  finish(args, place, wave, wave_first, softmax, o);
+  finish(args, place, wave_first, fault, softmax, o);
+}
+
+}  // namespace hipflash
+
+HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
+    const hipflash::AttentionArgs args) {
+  using namespace hipflash;
+  for_block_of_call<kQueries, kSlices>(
+      args, [](const AttentionArgs& one, const Place& place, int fault) HF_LAMBDA {
+        attend(one, place, fault);
+      });
 }
 
 HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(

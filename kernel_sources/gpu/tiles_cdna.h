@@ -149,7 +149,7 @@ constexpr bool possible(Tile t, int element_bytes, int head_dim, int value_dim, 
          shared_bytes(t, element_bytes, head_dim, value_dim) <= shared_limit(card);
 }
 
-// Blocks of the one-dimensional grid.
+// Blocks of the one-dimensional grid of dense calls with a block for each query head.
 constexpr long long blocks(Tile t, int batch, int heads_q, int seq_q, int splits) {
   return static_cast<long long>(divide_up(seq_q, queries(t))) * heads_q * batch * splits;
 }
@@ -193,6 +193,17 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
   if (bytes <= 512) return plain || bytes <= 256 ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
   if (bytes <= 1024) return plain ? Tile{4, 16, 32, 1, 4} : Tile{4, 16, 16, 1, 4};
   return {4, 16, 16, 1, 2};
+}
+
+// The default for at most kFewRows rows that share keys (packed heads): memory bounds such a call,
+// so the tile is small in rows, and its threads hold few registers of the K and V on their way.
+constexpr int kFewRows = 64;
+constexpr Tile few_rows_tile(Card card, int element_bytes, int head_dim, int value_dim,
+                             bool plain) {
+  const int bytes = element_bytes * larger(head_dim, value_dim);
+  if (bytes > 512) return default_tile(card, element_bytes, head_dim, value_dim, plain);
+  const bool two = card != Card::gfx908 && bytes <= 256;
+  return {4, 16, 32, two ? 2 : 1, 4};
 }
 
 // ---- compilation --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "gpu/tiles_nv.h"
 #include "gpu/tiles_rdna.h"
 #include "plan/kernel_facts.h"
+#include "plan/row_tiles.h"
 #include "plan/tile_lists.h"
 #include "plan/tiny_plan.h"
 
@@ -81,8 +82,18 @@ class Builder {
   template <class Blocks, class MergeBlocks>
   KernelPlan finish(const Family& family, const Config& config, Blocks&& blocks,
                     MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
+    const auto splits = [&](AttentionArgs& a) {
+      a.splits = gpu_key_splits(blocks(a), device_.compute_units, a.seq_k, config.tile_keys);
+    };
+    return finish(family, config, splits, blocks, merge_blocks, merge_threads, why);
+  }
+
+  // The same with a way of splitting keys: `splits` sets it in the arguments.
+  template <class Splits, class Blocks, class MergeBlocks>
+  KernelPlan finish(const Family& family, const Config& config, Splits&& splits, Blocks&& blocks,
+                    MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
     AttentionArgs& args = plan_.args;
-    args.splits = gpu_key_splits(blocks(args), device_.compute_units, args.seq_k, config.tile_keys);
+    splits(args);
     GpuLaunch launch;
     launch.forward = {grid_size(blocks(args)), static_cast<unsigned>(config.threads),
                       static_cast<unsigned>(config.shared_bytes)};
@@ -132,6 +143,53 @@ bool rows_within(const Problem& p, bool (*fits)(long long)) {
   return true;
 }
 
+// What the AMD families share: rows to tiles, tiles to blocks, keys to splits.
+struct AmdGrid {
+  const Problem& problem;
+  int tile_rows, slices;  // blocks that share a tile: one for each slice of its value dims
+  bool pack_heads;
+  long long slots;  // blocks that the device holds at a time; 0: never split
+
+  long long blocks(const AttentionArgs& a) const {
+    return row_tiles(problem, a, tile_rows, pack_heads) * (pack_heads ? a.heads_kv : a.heads_q) *
+           slices * a.splits;
+  }
+};
+
+long long amd_merge_blocks(const AttentionArgs& a) {
+  const long long elements =
+      static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq * a.value_head_dim;
+  return (elements + rdna::kMergeThreads - 1) / rdna::kMergeThreads;
+}
+
+KernelPlan finish_amd(Builder& builder, const Family& family, Config config, const AmdGrid& grid,
+                      const std::string& why) {
+  config.numbers.emplace_back("pack_heads", grid.pack_heads);
+  const auto blocks = [&](const AttentionArgs& a) { return grid.blocks(a); };
+  const auto splits = [&](AttentionArgs& a) {
+    if (!grid.problem.batch_invariant) {
+      a.splits = key_splits(blocks(a), grid.slots, a.seq_k, config.tile_keys);
+      return;
+    }
+    const InvariantSplit split = invariant_split(grid.problem, a);
+    a.splits = split.splits;
+    a.keys_per_split = split.keys_per_split;
+  };
+  return builder.finish(family, config, splits, blocks, amd_merge_blocks, rdna::kMergeThreads,
+                        grid.pack_heads ? why + " (heads of a group packed)" : why);
+}
+
+// Configs for packed heads are tuned apart from others.
+const char* variant_of(bool pack_heads) {
+  return pack_heads ? "packed" : "";
+}
+
+// Blocks that a device holds if a unit holds so many; one unit stands for an unknown device.
+long long slots_of(const DeviceFacts& device, int blocks_of_unit) {
+  return device.compute_units > 1 ? static_cast<long long>(device.compute_units) * blocks_of_unit
+                                  : 0;
+}
+
 const Family kCdna{"gpu/attention_forward.hip", jit::CompilerKind::hiprtc,
                    options_of(cdna::kOptions)};
 
@@ -141,32 +199,32 @@ KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Ca
   builder.facts.aligned = problem.aligned && rows_within(problem, cdna::stride_allows_vectors);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
-  const cdna::Tile tile = builder.choose(
-      kCdna,
-      cdna::default_tile(card, bytes, dim, value_dim, builder.facts.aligned && !builder.modified()),
-      [&] { return cdna_tiles(card, bytes, dim, value_dim); });
+  // Addresses of rows in pages take registers too.
+  const bool plain = builder.facts.aligned && !builder.modified() && !builder.facts.paged;
+  cdna::Tile tile = cdna::default_tile(card, bytes, dim, value_dim, plain);
+  const bool pack_heads = packs_heads(problem, cdna::queries(tile));
+  if (pack_heads && packed_rows(builder.args()) <= cdna::kFewRows) {
+    tile = cdna::few_rows_tile(card, bytes, dim, value_dim, plain);
+  }
+  tile = builder.choose(
+      kCdna, tile, [&] { return cdna_tiles(card, bytes, dim, value_dim); }, variant_of(pack_heads));
   Config config = {numbers_of(tile), tile.tile_keys, cdna::threads(tile), 0};
   config.numbers.emplace_back("dies", cdna::dies_of(card));
   config.numbers.emplace_back("largest_head_dim", 512);
-  return builder.finish(
-      kCdna, config,
-      [&](const AttentionArgs& a) {
-        return cdna::blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
-      },
-      [](const AttentionArgs& a) {
-        return cdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
-      },
-      cdna::kMergeThreads, "matrix cores for " + device.arch);
-}
-
-long long rdna_merge_blocks(const AttentionArgs& a) {
-  return rdna::merge_blocks(a.batch, a.heads_q, a.seq_q, a.value_head_dim);
+  const int blocks_of_unit = pack_heads ? std::max(1, 4 * tile.waves_per_simd / tile.waves) : 1;
+  return finish_amd(
+      builder, kCdna, config,
+      {problem, cdna::queries(tile), 1, pack_heads, slots_of(device, blocks_of_unit)},
+      "matrix cores for " + device.arch);
 }
 
 const Family kWmma{"gpu/attention_forward_rdna.hip", jit::CompilerKind::hiprtc,
                    options_of(rdna::kOptions)};
 const Family kDot{"gpu/attention_forward_dot.hip", jit::CompilerKind::hiprtc,
                   options_of(rdna::kOptions)};
+
+// Small blocks of packed heads that a unit of an RDNA card holds at a time.
+constexpr int kPackedBlocksOfUnit = 4;
 
 KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int generation,
                      const TileSource* tuned) {
@@ -175,31 +233,38 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
   const AttentionArgs& args = builder.args();
-  const rdna::WmmaTile tile =
-      builder.choose(kWmma,
-                     rdna::wmma_default(generation, args.head_dim, args.value_head_dim, args.seq_q,
-                                        builder.modified() || !builder.facts.aligned),
-                     [&] { return wmma_tiles(generation, args.head_dim, args.value_head_dim); });
-  return builder.finish(
-      kWmma, {numbers_of(tile), tile.tile_keys, rdna::wmma_threads(tile), 0},
-      [&](const AttentionArgs& a) {
-        return rdna::wmma_blocks(tile, a.batch, a.heads_q, a.seq_q, a.value_head_dim, a.splits);
-      },
-      rdna_merge_blocks, rdna::kMergeThreads, "WMMA for " + device.arch);
+  // Addresses of rows in pages take registers too.
+  const bool modified = builder.modified() || !builder.facts.aligned || builder.facts.paged;
+  const auto tile_for = [&](long long rows) {
+    const int most = rows == 0 ? INT32_MAX / 4 : static_cast<int>(std::min(rows, 1LL << 28));
+    return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified);
+  };
+  rdna::WmmaTile tile = tile_for(queries_of_choice(problem));
+  const bool pack_heads = packs_heads(problem, rdna::wmma_queries(tile));
+  if (pack_heads) tile = tile_for(packed_rows(args));
+  tile = builder.choose(
+      kWmma, tile, [&] { return wmma_tiles(generation, args.head_dim, args.value_head_dim); },
+      variant_of(pack_heads));
+  return finish_amd(
+      builder, kWmma, {numbers_of(tile), tile.tile_keys, rdna::wmma_threads(tile), 0},
+      {problem, rdna::wmma_queries(tile), rdna::wmma_slices(tile, args.value_head_dim), pack_heads,
+       slots_of(device, pack_heads ? kPackedBlocksOfUnit : 1)},
+      "WMMA for " + device.arch);
 }
 
 KernelPlan plan_dot(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
   Builder builder(problem, device, tuned);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
-  const rdna::DotTile tile = builder.choose(kDot, rdna::dot_default(bytes, dim, value_dim),
-                                            [&] { return dot_tiles(bytes, dim, value_dim); });
-  return builder.finish(
-      kDot, {numbers_of(tile), tile.tile_keys, tile.threads, 0},
-      [&](const AttentionArgs& a) {
-        return rdna::dot_blocks(tile, a.batch, a.heads_q, a.seq_q, a.splits);
-      },
-      rdna_merge_blocks, rdna::kMergeThreads, "vector units for " + device.arch);
+  rdna::DotTile tile = rdna::dot_default(bytes, dim, value_dim);
+  const bool pack_heads = packs_heads(problem, rdna::dot_queries(tile));
+  if (pack_heads && packed_rows(builder.args()) <= 16) tile.threads = 64;
+  tile = builder.choose(
+      kDot, tile, [&] { return dot_tiles(bytes, dim, value_dim); }, variant_of(pack_heads));
+  return finish_amd(builder, kDot, {numbers_of(tile), tile.tile_keys, tile.threads, 0},
+                    {problem, rdna::dot_queries(tile), 1, pack_heads,
+                     slots_of(device, pack_heads ? kPackedBlocksOfUnit : 1)},
+                    "vector units for " + device.arch);
 }
 
 const Family kSm80{
@@ -324,7 +389,7 @@ KernelPlan plan_general(const Problem& problem, const DeviceFacts& device,
 }  // namespace
 
 KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  require_built(problem, device.arch.c_str());
+  if (device.kind == platform::Kind::cuda) require_built(problem, device.arch.c_str());
   std::string not_tiny;
   if (auto tiny = plan_tiny(problem, device, not_tiny)) return *std::move(tiny);
   KernelPlan plan = plan_general(problem, device, tuned);

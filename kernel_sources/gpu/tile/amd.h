@@ -16,6 +16,8 @@
                                        amdgpu_waves_per_eu(waves_per_simd, waves_per_simd)))
 // After the parameters of a lambda.
 #define HF_LAMBDA __attribute__((always_inline))
+// Constant data of the code object: HF_TABLE Type name(...);
+#define HF_TABLE static __device__ constexpr
 // Memory of the block; one per kernel.
 #define HF_SHARED(name, bytes) __shared__ __attribute__((aligned(1024))) char name[bytes]
 
@@ -23,6 +25,7 @@ namespace hipflash {
 
 using u32 = unsigned;
 using u16 = unsigned short;
+using u64 = unsigned long long;
 using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x3 = u32 __attribute__((ext_vector_type(3)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
@@ -40,6 +43,7 @@ constexpr int kWave = 32;
 #endif
 
 constexpr float kInfinity = __builtin_inff();
+constexpr float kNan = __builtin_nanf("");
 
 // ---- bits ---------------------------------------------------------------------------------------
 // Never bit_cast an element of a vector in place: clang reads element 0. Passing it by value is
@@ -108,6 +112,15 @@ HF_DEVICE int wave_id() {
 HF_DEVICE float lane_xor(float x, int mask) {
   const int from = (lane_id() ^ mask) * 4;
   return from_bits(static_cast<u32>(__builtin_amdgcn_ds_bpermute(from, static_cast<int>(bits(x)))));
+}
+
+// The value of lane `from`, which must take part.
+HF_DEVICE u64 lane_read(u64 x, int from) {
+  const u32 low = static_cast<u32>(
+      __builtin_amdgcn_ds_bpermute(from * 4, static_cast<int>(static_cast<u32>(x))));
+  const u32 high = static_cast<u32>(
+      __builtin_amdgcn_ds_bpermute(from * 4, static_cast<int>(static_cast<u32>(x >> 32))));
+  return static_cast<u64>(high) << 32 | low;
 }
 
 // True if the condition holds in any lane of the wave.
@@ -195,6 +208,25 @@ HF_DEVICE void store1(Buffer buffer, int offset, u32 x) {
 }
 HF_DEVICE void store4(Buffer buffer, int offset, u32x4 x) {
   raw_store4(x, buffer.words, offset, 0, 0);
+}
+
+// ---- global memory by address -------------------------------------------------------------------
+// An address in 64 bits. Loads from it are known to be of global memory, not of shared memory.
+using Address = u64;
+
+HF_DEVICE Address address_of(const void* p) {
+  return reinterpret_cast<Address>(p);
+}
+HF_DEVICE const char* pointer_to(Address at) {
+  return reinterpret_cast<const char*>(at);
+}
+template <class T>
+HF_DEVICE T load_at(Address at) {
+  return *reinterpret_cast<const T __attribute__((address_space(1)))*>(at);
+}
+template <class T>
+HF_DEVICE void store_at(Address at, T x) {
+  *reinterpret_cast<T __attribute__((address_space(1)))*>(at) = x;
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------

@@ -7,18 +7,16 @@
 #if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
 #define HF_UNROLL_BY_2 _Pragma("unroll 2")
-#define HF_NO_UNROLL _Pragma("unroll 1")
 #define HF_THREADS(n) __launch_bounds__(n)
 #else
 #include "gpu/tile/host.h"
 #define HF_UNROLL_BY_2
-#define HF_NO_UNROLL
 #define HF_THREADS(n)
 #endif
 
-namespace hipflash {
+#include "common/sequence.h"
 
-constexpr int kElementBytes = Spec::element == ElementType::f32 ? 4 : 2;
+namespace hipflash {
 
 using FloatQuad = HF_VECTOR(float, 4);
 using HalfQuad = HF_VECTOR(u32, 2);
@@ -108,20 +106,20 @@ HF_DEVICE void store_element(void* to, long long at, float x) {
   }
 }
 
-HF_DEVICE void add_element(FloatQuad& quad, int i, const char* row, int at) {
-  quad[i] = reinterpret_cast<const float*>(row)[at];
+HF_DEVICE void add_element(FloatQuad& quad, int i, Address row, int at) {
+  quad[i] = load_at<float>(row + static_cast<Address>(at * 4));
 }
-HF_DEVICE void add_element(HalfQuad& quad, int i, const char* row, int at) {
-  const u32 word = reinterpret_cast<const u16*>(row)[at];
+HF_DEVICE void add_element(HalfQuad& quad, int i, Address row, int at) {
+  const u32 word = load_at<u16>(row + static_cast<Address>(at * 2));
   quad[i / 2] |= word << (16 * (i % 2));
 }
 
 // Elements dim..dim+3 of a row of kDim; those past its end are 0.
 template <int kDim>
-HF_DEVICE Quad load_quad(const char* row, int dim) {
+HF_DEVICE Quad load_quad(Address row, int dim) {
   Quad quad = {};
   if constexpr (Spec::aligned && kDim % 4 == 0) {
-    if (dim < kDim) quad = *reinterpret_cast<const Quad*>(row + dim * kElementBytes);
+    if (dim < kDim) quad = load_at<Quad>(row + static_cast<Address>(dim * kElementBytes));
   } else {
     HF_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -131,17 +129,30 @@ HF_DEVICE Quad load_quad(const char* row, int dim) {
   return quad;
 }
 
-// Rows first..first+kRows-1 (those from `end` on are 0), dims dim..dim+kDims-1, into shared memory.
-template <int kThreads, int kDim, int kRows, int kDims>
-HF_DEVICE void load_tile(char* shared, int pitch, const char* base, long long stride, int first,
-                         int end, int dim) {
+// A tile of rows in global memory, of which those from `end` on are 0.
+struct TileRows {
+  Address base;  // of row 0
+  long long stride;
+  int end;
+  HF_MEMBER bool exists(int row) const { return row < end; }
+  HF_MEMBER Address address(int row) const {
+    return base + static_cast<Address>(row * stride * kElementBytes);
+  }
+};
+
+HF_DEVICE TileRows tile_rows(const char* base, const RowStrides& stride, int first, int end) {
+  return {address_of(base) + static_cast<Address>(first * stride.seq * kElementBytes), stride.seq,
+          end - first};
+}
+
+// Dims dim..dim+kDims-1 of kRows rows into shared memory.
+template <int kThreads, int kDim, int kRows, int kDims, class Tile>
+HF_DEVICE void load_tile(char* shared, int pitch, const Tile& rows, int dim) {
   constexpr int kQuads = kDims / 4;
   for (int n = thread_id(); n < kRows * kQuads; n += kThreads) {
     const int row = n / kQuads, column = n % kQuads * 4;
     Quad quad = {};
-    if (first + row < end) {
-      quad = load_quad<kDim>(base + (first + row) * stride * kElementBytes, dim + column);
-    }
+    if (rows.exists(row)) quad = load_quad<kDim>(rows.address(row), dim + column);
     *reinterpret_cast<Quad*>(shared + row * pitch + column * kElementBytes) = quad;
   }
 }

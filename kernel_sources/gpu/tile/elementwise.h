@@ -62,11 +62,13 @@ struct ScoreModifier {
   }
 };
 
-// True if a query in first..last of this head sees the key. Slow; for the rare tile with NaN in V.
-HF_DEVICE bool seen_by_any(const AttentionArgs& args, int batch, int head, int first, int last,
-                           int key) {
+// True if a row in first..last of a block of this head sees the key. Slow; for the rare tile with
+// NaN in V.
+HF_DEVICE bool seen_by_any(const AttentionArgs& args, int batch, int first_head, int first,
+                           int last, int key) {
   bool any = false;
-  for (int i = first; i <= last && !any; i++) {
+  for (int row = first; row <= last && !any; row++) {
+    const int i = query_of_row(args, row), head = head_of_row(args, first_head, row);
     bool here = sees(visible_keys(args, i), key);
     if (Spec::mask && args.mask && here) {
       here = args.mask[batch * args.mask_stride.batch + head * args.mask_stride.head +

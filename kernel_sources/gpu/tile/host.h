@@ -14,6 +14,7 @@
 #define HF_KERNEL extern "C"
 #define HF_KERNEL_OF(threads, waves_per_simd) extern "C"
 #define HF_VECTOR(type, n) hipflash::Vector<type, n>
+#define HF_TABLE static constexpr
 #define HF_SHARED(name, bytes) char* const name = hipflash::host::shared_memory(bytes)
 
 namespace hipflash {
@@ -32,6 +33,7 @@ const char* exchange(const void* mine, int bytes);
 
 using u32 = unsigned;
 using u16 = unsigned short;
+using u64 = unsigned long long;
 
 template <class T, int N>
 struct alignas(N % 2 ? sizeof(T) : sizeof(T) * N) Vector {
@@ -45,6 +47,7 @@ using u32x4 = Vector<u32, 4>;
 
 constexpr int kWave = 64;
 constexpr float kInfinity = __builtin_inff();
+constexpr float kNan = __builtin_nanf("");
 
 // ---- bits ---------------------------------------------------------------------------------------
 inline u32 bits(float x) {
@@ -128,6 +131,12 @@ inline float lane_xor(float x, int mask) {
   std::memcpy(&y, all + (lane_id() ^ mask) * sizeof(x), sizeof(x));
   return y;
 }
+inline u64 lane_read(u64 x, int from) {
+  const char* all = host::exchange(&x, sizeof(x));
+  u64 y;
+  std::memcpy(&y, all + from * sizeof(x), sizeof(x));
+  return y;
+}
 inline bool any_lane(bool condition) {
   const char* all = host::exchange(&condition, 1);
   bool any = false;
@@ -184,6 +193,26 @@ inline void store4(Buffer buffer, int offset, u32x4 x) {
 inline void store1(Buffer buffer, int offset, u32 x) {
   const u32 at = static_cast<u32>(offset);
   if (at < buffer.bytes && at + 4 <= buffer.bytes) std::memcpy(buffer.base + at, &x, 4);
+}
+
+// ---- global memory by address -------------------------------------------------------------------
+using Address = u64;
+
+inline Address address_of(const void* p) {
+  return reinterpret_cast<Address>(p);
+}
+inline const char* pointer_to(Address at) {
+  return reinterpret_cast<const char*>(at);
+}
+template <class T>
+inline T load_at(Address at) {
+  T x;
+  std::memcpy(&x, reinterpret_cast<const void*>(at), sizeof(T));
+  return x;
+}
+template <class T>
+inline void store_at(Address at, T x) {
+  std::memcpy(reinterpret_cast<void*>(at), &x, sizeof(T));
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ namespace hipflash {
 // ---- elements -----------------------------------------------------------------------------------
 
 HF_DEVICE u32 load_element(const char* p) {
-  return kF32 ? *reinterpret_cast<const u32*>(p) : *reinterpret_cast<const u16*>(p);
+  return kF32 ? load_at<u32>(address_of(p)) : load_at<u16>(address_of(p));
 }
 
 // Elements first..first+count-1 of a row as words; those past `dim` are 0, and so is all of a row
@@ -48,6 +48,11 @@ HF_DEVICE Rows rows_of(const void* base, RowStrides stride, int batch, int head,
   return {static_cast<const char*>(base) + at * element_bytes, stride.seq * element_bytes, count};
 }
 
+HF_DEVICE const char* row_at(const void* base, RowStrides stride, int batch, int head, int row) {
+  return static_cast<const char*>(base) +
+         (batch * stride.batch + head * stride.head + row * stride.seq) * kElementBytes;
+}
+
 // The first `limit` of them through a buffer. (A maximum with 0 would be a vector instruction, and
 // the buffer no longer uniform. So the product may wrap, when there are no rows and nobody looks.)
 HF_DEVICE Buffer buffer_of(const Rows& rows, int dim, int limit) {
@@ -57,8 +62,26 @@ HF_DEVICE Buffer buffer_of(const Rows& rows, int dim, int limit) {
   return make_buffer(rows.base, count > 0 ? bytes : 0);
 }
 
+// The lane's row of Q from anywhere; `there`: it exists.
+HF_DEVICE void load_row(QueryTile& tile, const char* row, bool there, int dim) {
+  const int group = lane_id() / kRows;
+  HF_UNROLL for (int t = 0; t < kHeadSlabs; t++) {
+    const int element = (t * kGroups + group) * kChunk;
+    u32 words[4] = {0, 0, 0, 0};
+    if constexpr (kVectors) {
+      if (there && element < dim) {
+        const u32x4 x = load_at<u32x4>(address_of(row + element * kElementBytes));
+        HF_UNROLL for (int i = 0; i < 4; i++) words[i] = x[i];
+      }
+    } else {
+      load_elements<kChunk>(row, there, element, dim, words);
+    }
+    tile.slab[t] = u32x4{words[0], words[1], words[2], words[3]};
+  }
+}
+
 HF_DEVICE void load(QueryTile& tile, const Rows& rows, int dim) {
-  const int row = query_of_lane(), group = lane_id() / kRows;
+  const int row = row_of_lane(), group = lane_id() / kRows;
   if constexpr (kVectors) {
     const Buffer buffer = buffer_of(rows, dim, kRows);
     HF_UNROLL for (int t = 0; t < kHeadSlabs; t++) {
@@ -67,12 +90,7 @@ HF_DEVICE void load(QueryTile& tile, const Rows& rows, int dim) {
       tile.slab[t] = load4(buffer, kHeadDim == Spec::head_dim || element < dim ? at : kNowhere);
     }
   } else {
-    HF_UNROLL for (int t = 0; t < kHeadSlabs; t++) {
-      u32 words[4];
-      load_elements<kChunk>(rows.base + row * rows.stride, row < rows.count,
-                            (t * kGroups + group) * kChunk, dim, words);
-      tile.slab[t] = u32x4{words[0], words[1], words[2], words[3]};
-    }
+    load_row(tile, rows.base + row * rows.stride, row < rows.count, dim);
   }
 }
 
@@ -87,8 +105,10 @@ struct KeyLoader {
   static constexpr bool kRegular = kThreads % kRowChunks == 0 && kThreads / kRowChunks % 8 == 0;
 
   Rows rows;  // from the next tile on
+  PagedRows<kKeys> pages;
   int dim;
   Buffer buffer;
+  Address from[kPieces];  // with pages; else buffer and offset
   int offset[kPieces], place[kPieces];
   u32x4 piece[kPieces];
 
@@ -113,14 +133,23 @@ struct KeyLoader {
 
   // Makes the next tile the one that load() takes from.
   HF_MEMBER void next() {
-    if constexpr (kVectors) {
+    if constexpr (kVectors && Spec::paged) {
+      pages.next();
+      HF_UNROLL for (int i = 0; i < kPieces; i++) {
+        const Address row = pages.address(row_of(i));
+        const bool past_row = kHeadDim != Spec::head_dim && chunk_of(i) * kChunk >= dim;
+        from[i] = past_row ? zero_row() : row + static_cast<Address>(chunk_of(i) * 16);
+      }
+    } else if constexpr (kVectors) {
       buffer = buffer_of(rows, dim, kKeys);
       rows.base += kKeys * rows.stride;
       rows.count -= kKeys;
     }
   }
   HF_MEMBER void load(int i) {
-    if constexpr (kVectors && kRegular) {  // all offsets from one register
+    if constexpr (kVectors && Spec::paged) {
+      piece[i] = load_at<u32x4>(from[i]);
+    } else if constexpr (kVectors && kRegular) {  // all offsets from one register
       constexpr int kStep = kThreads / kRowChunks;
       piece[i] = load4(buffer, offset[0] + i * kStep * static_cast<int>(rows.stride));
     } else if constexpr (kVectors) {
@@ -137,11 +166,17 @@ struct KeyLoader {
   // The element path: the next tile to shared memory at once.
   HF_MEMBER void copy(char* shared) {
     if constexpr (!kVectors) {
+      if constexpr (Spec::paged) pages.next();
       HF_NO_UNROLL for (int i = 0; i < kPieces; i++) {
         const int row = row_of(i), chunk = chunk_of(i);
+        const char* from_row = rows.base + row * rows.stride;
+        bool there = row < kKeys && row < rows.count;
+        if constexpr (Spec::paged) {
+          from_row = pointer_to(pages.address(row));
+          there = row < kKeys;
+        }
         u32 words[4];
-        load_elements<kChunk>(rows.base + row * rows.stride, row < kKeys && row < rows.count,
-                              chunk * kChunk, dim, words);
+        load_elements<kChunk>(from_row, there, chunk * kChunk, dim, words);
         *reinterpret_cast<u32x4*>(shared + place_of(row, chunk)) =
             u32x4{words[0], words[1], words[2], words[3]};
       }
@@ -197,9 +232,15 @@ struct ValueLoader {
   static constexpr int kRowChunks = kKeys / kChunk;
   static constexpr int kPitch = kKeys * kElementBytes;
 
+  // Padding dims may hold anything, but reading them must stay within the row where it is found by
+  // its address.
+  static constexpr bool kPadded = kValueDim != Spec::value_head_dim;
+
   Rows rows;
+  PagedRows<kKeys> pages;
   int dim;
   Buffer buffer;
+  Address from[4];  // of each key, with pages; else buffer and offset
   int offset, place;
   u32 words[4][kWords];  // of each key
 
@@ -221,7 +262,13 @@ struct ValueLoader {
   }
 
   HF_MEMBER void next() {
-    if constexpr (kVectors) {
+    if constexpr (kVectors && Spec::paged) {
+      pages.next();
+      HF_UNROLL for (int e = 0; e < 4; e++) {
+        from[e] = pages.address(first_key() + e) +
+                  static_cast<Address>(kPadded ? 0 : piece() * kDims * kElementBytes);
+      }
+    } else if constexpr (kVectors) {
       buffer = buffer_of(rows, dim, kKeys);
       rows.base += kKeys * rows.stride;
       rows.count -= kKeys;
@@ -229,7 +276,19 @@ struct ValueLoader {
   }
   // Key e of the four. Padding dims may hold anything: they end in output dims that are not stored.
   HF_MEMBER void load(int e) {
-    if constexpr (kVectors) {
+    if constexpr (kVectors && Spec::paged && kPadded) {
+      const int first = piece() * kDims * kElementBytes, last = dim * kElementBytes - 4;
+      HF_UNROLL for (int w = 0; w < kWords; w++) {
+        const int at = first + 4 * w;
+        words[e][w] = load_at<u32>(from[e] + static_cast<Address>(at < last ? at : last));
+      }
+    } else if constexpr (kVectors && Spec::paged) {
+      constexpr int kWide = kWords % 4 == 0 ? 4 : kWords % 2 == 0 ? 2 : 1;
+      HF_UNROLL for (int w = 0; w < kWords; w += kWide) {
+        const auto x = load_at<HF_VECTOR(u32, kWide)>(from[e] + static_cast<Address>(4 * w));
+        HF_UNROLL for (int i = 0; i < kWide; i++) words[e][w + i] = x[i];
+      }
+    } else if constexpr (kVectors) {
       constexpr int kQuads = kWords / 4 * 4, kPairs = kWords / 2 * 2;
       const int at = offset + e * static_cast<int>(rows.stride);
       HF_UNROLL for (int w = 0; w < kQuads; w += 4) {
@@ -264,11 +323,17 @@ struct ValueLoader {
   HF_MEMBER void copy(char* shared, Seen&& seen) {
     if constexpr (!kVectors) {
       constexpr int kCount = 4 / kElementBytes;
+      if constexpr (Spec::paged) {
+        pages.next();
+        HF_UNROLL for (int e = 0; e < 4; e++) from[e] = pages.address(first_key() + e);
+      }
       HF_NO_UNROLL for (int w = 0; w < kWords; w++) {
         u32 part[4][1];
         HF_UNROLL for (int e = 0; e < 4; e++) {
           const int key = first_key() + e;
-          load_elements<kCount>(rows.base + key * rows.stride, key < rows.count,
+          const char* const row =
+              Spec::paged ? pointer_to(from[e]) : rows.base + key * rows.stride;
+          load_elements<kCount>(row, Spec::paged || key < rows.count,
                                 piece() * kDims + w * kCount, dim, part[e]);
         }
         if constexpr (kElementwise) drop_unseen_of(part, seen);
@@ -365,6 +430,15 @@ HF_DEVICE u32 pack_nearest(float a, float b) {
   return kF16 ? pack_f16_nearest(a, b) : pack_bf16_nearest(a, b);
 }
 
+// A chunk of the output.
+HF_DEVICE u32x4 packed_run(const float (&run)[kChunk]) {
+  u32x4 chunk;
+  HF_UNROLL for (int i = 0; i < 4; i++) {
+    chunk[i] = kF32 ? bits(run[i]) : pack_nearest(run[2 * i % kChunk], run[(2 * i + 1) % kChunk]);
+  }
+  return chunk;
+}
+
 // By itself: relaxed atomics keep the compiler from joining neighbours into words, which may lie on
 // odd addresses here.
 HF_DEVICE void store_element(void* base, long long at, float x) {
@@ -376,37 +450,43 @@ HF_DEVICE void store_element(void* base, long long at, float x) {
   }
 }
 
+// The lane's row of the output to anywhere; `there`: it exists.
+HF_DEVICE void store_row(const OutputTile& tile, float factor, char* row, bool there, int dim) {
+  for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
+    if constexpr (kVectors) {
+      if (there && first < dim) {
+        store_at(address_of(row + first * kElementBytes), packed_run(run));
+      }
+    } else {
+      HF_UNROLL for (int i = 0; i < kChunk; i++) {
+        if (there && first + i < dim) store_element(row, first + i, run[i]);
+      }
+    }
+  });
+}
+
 HF_DEVICE void store_rows(const OutputTile& tile, float factor, const Rows& rows, int dim) {
-  const int row = query_of_lane();
+  const int row = row_of_lane();
   if constexpr (kVectors) {
     const Buffer buffer = buffer_of(rows, dim, kRows);
     for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
-      u32x4 chunk;
-      HF_UNROLL for (int i = 0; i < 4; i++) {
-        chunk[i] =
-            kF32 ? bits(run[i]) : pack_nearest(run[2 * i % kChunk], run[(2 * i + 1) % kChunk]);
-      }
+      const u32x4 chunk = packed_run(run);
       const int at = row * static_cast<int>(rows.stride) + first * kElementBytes;
       const bool inside = kValueDim == Spec::value_head_dim || first < dim;
       store4(buffer, inside && row < rows.count ? at : kNowhere, chunk);
     });
   } else {
-    void* const base = const_cast<char*>(rows.base + row * rows.stride);
-    for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
-      HF_UNROLL for (int i = 0; i < kChunk; i++) {
-        if (row < rows.count && first + i < dim) store_element(base, first + i, run[i]);
-      }
-    });
+    store_row(tile, factor, const_cast<char*>(rows.base + row * rows.stride), row < rows.count,
+              dim);
   }
 }
 
-// As f32, contiguous rows of `dim`.
-HF_DEVICE void store_partial(const OutputTile& tile, float factor, float* base, int count,
+// The lane's row as f32.
+HF_DEVICE void store_partial(const OutputTile& tile, float factor, float* row, bool there,
                              int dim) {
-  const int row = query_of_lane();
   for_each_run(tile, factor, [&](int first, const float(&run)[kChunk]) HF_LAMBDA {
     HF_UNROLL for (int i = 0; i < kChunk; i++) {
-      if (row < count && first + i < dim) base[row * dim + first + i] = run[i];
+      if (there && first + i < dim) row[first + i] = run[i];
     }
   });
 }

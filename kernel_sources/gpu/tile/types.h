@@ -16,7 +16,6 @@ constexpr cdna::Tile kTile = {Spec::waves, Spec::mma_rows, Spec::tile_keys, Spec
 
 constexpr bool kF32 = Spec::element == ElementType::f32;
 constexpr bool kF16 = Spec::element == ElementType::f16;
-constexpr int kElementBytes = kF32 ? 4 : 2;
 constexpr int kChunk = 16 / kElementBytes;  // elements
 
 constexpr int kThreads = cdna::threads(kTile);
@@ -36,7 +35,7 @@ constexpr int kDimBlocks = kValueDim / kRows;   // products along the value dims
 constexpr int kHeadSlabs = kHeadDim / kSlab;    // fragments along the head dimension
 constexpr int kKeySlabs = kKeys / kSlab;        // fragments along the keys
 constexpr int kScores = kKeys * kRows / kWave;  // scores of a tile in one lane
-constexpr int kBlockQueries = cdna::queries(kTile);
+constexpr int kBlockRows = cdna::queries(kTile);
 
 // Rows as 16-byte chunks, and whole-word pieces of V. Else every element is loaded for itself.
 constexpr bool kVectors = Spec::aligned && Spec::head_dim != 0 && Spec::head_dim % kChunk == 0 &&
@@ -68,7 +67,7 @@ constexpr int key_of_score(int f) {
 HF_DEVICE int first_key_of_lane() {
   return 4 * (lane_id() / kRows);
 }
-HF_DEVICE int query_of_lane() {
+HF_DEVICE int row_of_lane() {
   return lane_id() % kRows;
 }
 

@@ -140,17 +140,45 @@ HF_DEVICE RowBuffer make_row_buffer(const u16* base, int bytes) { return make_bu
 HF_DEVICE u32x4 load_row(RowBuffer buffer, int offset) { return load4(buffer, offset); }
 #endif
 
+// Elements dim..dim+7 of a row of kDim at an address; those past its end are 0.
+template <int kDim>
+HF_DEVICE u32x4 load_piece_at(Address row, int dim) {
+  if constexpr (whole_pieces(kDim)) {
+    return load_at<u32x4>(dim < kDim ? row + static_cast<Address>(dim * 2) : zero_row());
+  }
+  u32x4 piece = {0, 0, 0, 0};
+  HF_UNROLL
+  for (int i = 0; i < 8; i++) {
+    const bool inside = dim + i < kDim;
+    const u32 element = load_at<u16>(row + static_cast<Address>((inside ? dim + i : kDim - 1) * 2));
+    piece[i / 2] |= (inside ? element : 0u) << (16 * (i % 2));
+  }
+  return piece;
+}
+
 // Rows of kDim elements, kTile of them at a time: K or V of one head. Rows from `end` on read as 0.
+// Tiles are asked for one after another.
 template <int kDim, int kTile>
 struct Rows {
   const u16* base;
   long long stride;  // elements
   int end;
+  PagedRows<kTile> pages;  // in place of the above
+
+  HF_MEMBER void start(const AttentionArgs& args, const void* tensor, const RowStrides& strides,
+                       int batch, int head, int first, int end_of_keys) {
+    base = static_cast<const u16*>(tensor) + batch * strides.batch + head * strides.head;
+    stride = strides.seq;
+    end = end_of_keys;
+    if constexpr (Spec::paged) pages.start(args, tensor, strides, head, first, end);
+  }
 
   // A lane's place in every tile: what load() needs for row `row` of the tile, elements dim..dim+7.
   HF_MEMBER int place(int row, int dim, bool active) const {
     if (!active || dim >= kDim) return kNowhere;
-    if constexpr (whole_pieces(kDim)) return row * static_cast<int>(stride) * 2 + dim * 2;
+    if constexpr (whole_pieces(kDim) && !Spec::paged) {
+      return row * static_cast<int>(stride) * 2 + dim * 2;
+    }
     int place = row << 16 | dim;
     // With a row that it knows, hipRTC 6.4 takes the clamp in load() for 0: hide it.
     asm("" : "+v"(place));
@@ -165,7 +193,8 @@ struct Rows {
   };
 
   // The tile from row `first` on. Its base moves in 64 bits; inside of it offsets have 32.
-  HF_MEMBER Tile tile(int first) const {
+  HF_MEMBER Tile tile(int first) {
+    if constexpr (Spec::paged) pages.next();
     const u16* start = base + first * stride;
     int rows = end - first;
     rows = rows < kTile ? rows : kTile;
@@ -176,8 +205,10 @@ struct Rows {
     return {make_row_buffer(start, bytes), start, stride, rows};
   }
 
-  static HF_MEMBER u32x4 load(const Tile& tile, int place) {
-    if constexpr (whole_pieces(kDim)) {
+  HF_MEMBER u32x4 load(const Tile& tile, int place) const {
+    if constexpr (Spec::paged) {
+      return load_piece_at<kDim>(pages.address(place >> 16), place & 0xffff);
+    } else if constexpr (whole_pieces(kDim)) {
       return load_row(tile.buffer, place);
     } else {
       // Rows past the end: the last one is loaded instead.

@@ -87,6 +87,8 @@ std::string spec_of(const Config& config, const Needs& need, const cdna::Tile& t
   flag("split_keys", config.general || need.split_keys);
   flag("aligned", !config.general && need.aligned);
   flag("sinks", false);
+  flag("ragged", false);
+  flag("paged", false);
   flag("lse", true);
   number("waves", tile.waves);
   number("mma_rows", tile.mma_rows);
@@ -94,6 +96,7 @@ std::string spec_of(const Config& config, const Needs& need, const cdna::Tile& t
   number("waves_per_simd", tile.waves_per_simd);
   number("read_ahead", tile.read_ahead);
   number("dies", dies);
+  number("pack_heads", 0);
   number("largest_head_dim", 512);
   return out.str();
 }

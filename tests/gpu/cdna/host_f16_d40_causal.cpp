@@ -8,5 +8,5 @@
   static constexpr bool window_left = false, window_right = true;         \
   static constexpr bool softcap = false, alibi = false, bias = false;     \
   static constexpr bool mask = false, split_keys = false, aligned = true; \
-  static constexpr bool sinks = false, lse = true;
+  static constexpr bool lse = true;
 #include "host_kernel.h"

@@ -8,5 +8,5 @@
   static constexpr bool window_left = true, window_right = true;         \
   static constexpr bool softcap = true, alibi = true, bias = true;       \
   static constexpr bool mask = true, split_keys = true, aligned = false; \
-  static constexpr bool sinks = false, lse = true;
+  static constexpr bool lse = true;
 #include "host_kernel.h"

@@ -1,6 +1,7 @@
 // The CDNA kernel text compiled for the host with one Spec. A file that includes this defines
 // HF_HOST_KERNEL, the name of the kernel, and HF_HOST_SPEC, the members of `struct Spec`;
-// everything in the text then has that name, so that many such files make one program.
+// everything in the text then has that name, so that many such files make one program. It may
+// define HF_HOST_RAGGED, see host_registry.h.
 #include "host_registry.h"
 
 #define HF_JOIN_AGAIN(a, b) a##b
@@ -15,6 +16,7 @@
 namespace hipflash {
 struct Spec {
   HF_HOST_SPEC
+  HF_HOST_RAGGED
 };
 }  // namespace hipflash
 #include "gpu/attention_forward.hip"
@@ -47,7 +49,7 @@ AttentionArgs arguments(const void* bytes) {  // the same struct by another name
 const cdna_test::HostKernel registered(
     {HF_QUOTE(HF_HOST_KERNEL), static_cast<int>(Spec::element), Spec::head_dim,
      Spec::value_head_dim, Spec::window_left, Spec::window_right, Spec::softcap, Spec::alibi,
-     Spec::bias, Spec::mask, Spec::split_keys, Spec::aligned, kThreads, kBlockQueries,
+     Spec::bias, Spec::mask, Spec::split_keys, Spec::aligned, kThreads, kBlockRows,
      [](const void* args) { attention_forward(arguments(args)); },
      [](const void* args) { attention_merge(arguments(args)); }});
 }  // namespace

@@ -7,6 +7,13 @@
 
 #include "host_lanes.h"
 
+// Members ragged, paged, sinks and pack_heads of a build's Spec.
+#if !defined(HF_HOST_RAGGED)
+#define HF_HOST_RAGGED                                                \
+  static constexpr bool ragged = false, paged = false, sinks = false; \
+  static constexpr int pack_heads = 0;
+#endif
+
 namespace cdna_test {
 
 struct HostKernelFacts {

@@ -146,6 +146,8 @@ Problem::Problem(const Case& c, ElementType element, int head_dim, int value_dim
   args_.scale = c.scale_factor / std::sqrt(static_cast<float>(head_dim));
   args_.softcap = c.softcap;
   args_.splits = c.splits;
+  args_.partial_batch = c.batch;
+  args_.partial_seq = c.seq_q;
   args_.q_stride = make_tensor(q_, c.heads_q, c.seq_q, head_dim, 1, c.size);
   args_.k_stride = make_tensor(k_, c.heads_kv, c.seq_k, head_dim, 2, 1.0);
   args_.v_stride = make_tensor(v_, c.heads_kv, c.seq_k, value_dim, 3, 1.0);

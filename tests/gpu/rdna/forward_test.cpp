@@ -290,6 +290,7 @@ bool run_case(const Case& c, const std::string& folder, const std::string& arch,
   args.diagonal = p.diagonal, args.window_left = p.window_left;
   args.window_right = p.window_right, args.alibi_diagonal = c.seq_k - c.seq_q;
   args.scale = p.scale, args.softcap = p.softcap, args.splits = c.splits;
+  args.partial_batch = c.batch, args.partial_seq = c.seq_q;
   args.partial_out = static_cast<float*>(part_out.get());
   args.partial_lse = static_cast<float*>(part_lse.get());
   module.launch("attention_forward", kernel.blocks, kernel.threads, args);

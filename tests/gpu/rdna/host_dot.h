@@ -1,6 +1,7 @@
 // The dot family's text compiled for the host with one Spec, registered for the host backend's test
 // (tests/gpu/cdna/host_backend_test.cpp). A file that includes this defines HF_HOST_KERNEL, the
-// name of the kernel, and HF_HOST_SPEC, members of `struct Spec`.
+// name of the kernel, and HF_HOST_SPEC, members of `struct Spec`. It may define HF_HOST_RAGGED, see
+// host_registry.h.
 #include "gpu/cdna/host_registry.h"
 
 #define HF_JOIN_AGAIN(a, b) a##b
@@ -15,7 +16,8 @@
 namespace hipflash {
 struct Spec {
   HF_HOST_SPEC
-  static constexpr bool sinks = false, lse = true;
+  HF_HOST_RAGGED
+  static constexpr bool lse = true;
 };
 }  // namespace hipflash
 #include "gpu/attention_forward_dot.hip"

@@ -58,9 +58,12 @@ std::string shared_facts(const Facts& facts) {
   flag("bias", facts.bias);
   flag("mask", facts.mask);
   flag("sinks", false);
+  flag("ragged", false);
+  flag("paged", false);
   flag("lse", facts.lse);
   flag("split_keys", facts.split_keys);
   flag("aligned", facts.aligned);
+  out << "  static constexpr int pack_heads = 0;\n";
   return out.str();
 }
 
