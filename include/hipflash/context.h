@@ -112,9 +112,17 @@ class HIPFLASH_EXPORT Context {
   void seal() noexcept;
 
   CacheStats cache_stats() const;
+
+  /// What kernels found wrong since the last call with lengths, offsets and tables that only they
+  /// could see, as a sentence, or "" if nothing. Waits for the device and forgets the fault. The
+  /// rows concerned are NaN. On the CPU calls check before they compute, so there is never a fault.
+  /// `if (std::string fault = ctx.take_fault(); !fault.empty()) ...`
+  std::string take_fault();
+
   TuningStats tuning_stats() const;
 
   struct Impl;
+  Impl& impl() noexcept { return *impl_; }  ///< For hipflash's own functions.
 
  private:
   std::unique_ptr<Impl> impl_;

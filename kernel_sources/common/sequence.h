@@ -9,15 +9,9 @@
 // `SequenceFault` in args.fault, and NaN in its output and LSE.
 #pragma once
 
-namespace hipflash {
+#include "common/faults.h"
 
-enum SequenceFault : int {
-  kNoFault = 0,
-  kOffsetsFault = 1,  // cu_seqlens decrease or reach beyond the packed tensor
-  kLengthFault = 2,   // a length is negative, or beyond the cache's capacity or the table's pages
-  kSlotFault = 3,     // a batch index outside of the cache
-  kPageFault = 4,     // a block table entry outside of the pages
-};
+namespace hipflash {
 
 constexpr int kElementBytes = Spec::element == ElementType::f32 ? 4 : 2;
 

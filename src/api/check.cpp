@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "api/extents.h"
 #include "core/fail.h"
 #include "plan/mask_bounds.h"
 
@@ -23,62 +24,6 @@ Extents key_extents(const Problem& p) noexcept {
 }
 
 namespace {
-
-constexpr std::int64_t kMaxHeadDim = 512;
-constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;  // batch and heads are ints in kernels
-
-[[noreturn]] void invalid(const char* name, std::int64_t value, const char* rule) {
-  fail(ErrorCode::InvalidArgument, "{} = {} {}", name, value, rule);
-}
-
-void check_count(const char* name, std::int64_t value, std::int64_t most) {
-  if (value < 0) invalid(name, value, "must not be negative");
-  if (value > most)
-    fail(ErrorCode::InvalidArgument, "{} = {} must be at most {}", name, value, most);
-}
-
-void check_dtype(const char* name, DType dtype) {
-  if (dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::f32) {
-    invalid(name, static_cast<std::int64_t>(dtype), "is not a dtype (f16 0, bf16 1, f32 2)");
-  }
-}
-
-struct Extent {
-  std::int64_t size, stride;
-};
-
-// Every element's distance from the first must fit an int64 with room to spare.
-void check_reach(const char* name, std::initializer_list<Extent> extents) {
-  constexpr std::int64_t most = std::int64_t{1} << 60;
-  std::int64_t reach = 0;
-  for (const auto [size, stride] : extents) {
-    std::int64_t step = 0;
-    if (size > 1 &&
-        (stride == INT64_MIN || __builtin_mul_overflow(size - 1, std::abs(stride), &step) ||
-         __builtin_add_overflow(reach, step, &reach) || reach > most)) {
-      fail(ErrorCode::InvalidArgument,
-           "{} stride {} over {} positions reaches further than 2^60 elements", name, stride, size);
-    }
-  }
-}
-
-// Outputs must not overlap themselves: two threads would write one element. Sorted by stride, each
-// dimension must step over everything that the smaller ones cover.
-void check_disjoint(const char* name, std::array<Extent, 4> extents) {
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
-    return std::abs(a.stride) < std::abs(b.stride);
-  });
-  std::int64_t covered = 1;
-  for (const auto [size, stride] : extents) {
-    if (size <= 1) continue;
-    if (std::abs(stride) < covered) {
-      fail(ErrorCode::InvalidArgument,
-           "{} stride {} makes elements of the output overlap: it must be at least {}", name,
-           stride, covered);
-    }
-    covered = std::abs(stride) * (size - 1) + covered;
-  }
-}
 
 // What Problem::aligned promises of the strides; the pointers are looked at when a plan runs.
 void check_aligned(const Problem& p) {

@@ -49,7 +49,8 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
       verify_(bool_setting("HIPFLASH_VERIFY")),
       tuned_(autotune::fingerprint_of(device_->facts())),
       modules_(provider),
-      plans_({.count = kMaxPlans}) {
+      plans_({.count = kMaxPlans}),
+      operations_({.count = kMaxPlans}) {
   autotune::load_table(tuned_);
 }
 
@@ -141,20 +142,20 @@ std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem) {
   });
 }
 
+std::string Context::Impl::tier_text(const jit::Spec& spec) {
+  const auto tier = provider.find(spec);
+  if (!tier) return "none: no such kernel is stored and compiling is off or impossible";
+  if (*tier == jit::Tier::compiled) return "none: the first call compiles it";
+  return jit::to_string(*tier);
+}
+
 Explanation Context::Impl::explain(const Problem& problem) {
   api::check_problem(problem);
   if (api::is_empty(problem)) return empty_explanation(device_->facts().arch, id_);
   const plan::KernelPlan chosen = choose(problem);
   Explanation why = explanation_of(chosen, id_);
   why.key = provider.key(chosen.spec);
-  const auto tier = provider.find(chosen.spec);
-  if (!tier) {
-    why.tier = "none: no such kernel is stored and compiling is off or impossible";
-  } else if (*tier == jit::Tier::compiled) {
-    why.tier = "none: the first call compiles it";
-  } else {
-    why.tier = jit::to_string(*tier);
-  }
+  why.tier = tier_text(chosen.spec);
   return why;
 }
 

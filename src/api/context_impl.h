@@ -1,8 +1,10 @@
 // What Context and Plan hold.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "jit/module_cache.h"
 #include "plan/cpu_plan.h"
 #include "plan/kernel_plan.h"
+#include "plan/operation_plan.h"
 #include "platform/device.h"
 
 namespace hipflash {
@@ -33,6 +36,12 @@ struct Plan::Impl {
   void run(const TensorPointers& tensors, Stream stream) const;
 };
 
+// An operation beside attention, ready to run. Keeps its module alive.
+struct LoadedOperation {
+  std::unique_ptr<const platform::Operation> operation;
+  Explanation explanation;
+};
+
 struct Context::Impl {
   Impl(DeviceId id, const ContextOptions& options);
   ~Impl();
@@ -42,6 +51,12 @@ struct Context::Impl {
   Explanation explain(const Problem& problem);
   void prefetch(std::vector<Problem> problems, Progress progress);
   void wait_prefetch();
+
+  // The operation for a problem, made once and remembered; may compile. `key` is the problem's
+  // bytes after a letter for its kind, `make` plans it.
+  using MakePlan = std::function<plan::OperationPlan(const platform::DeviceFacts&)>;
+  std::shared_ptr<const LoadedOperation> operation(const std::string& key, const MakePlan& make);
+  Explanation explain_operation(const MakePlan& make);
 
   DeviceId id() const noexcept { return id_; }
   platform::Device& device() const noexcept { return *device_; }
@@ -57,6 +72,7 @@ struct Context::Impl {
   plan::KernelPlan plan_here(const Problem& problem, const plan::TileSource* tuned,
                              plan::Kernel kernel) const;
   jit::CompilerKind compiler_kind() const noexcept;
+  std::string tier_text(const jit::Spec& spec);  // where the code object is now, for explain
 
   const DeviceId id_;
   const std::unique_ptr<platform::Device> device_;
@@ -64,6 +80,7 @@ struct Context::Impl {
   autotune::TuningTable tuned_;  // read once, when the Context is made
   jit::ModuleCache modules_;
   jit::Lru<Problem, Plan::Impl, ProblemHash> plans_;
+  jit::Lru<std::string, LoadedOperation> operations_;
   std::once_flag info_made_;
   DeviceInfo info_;
   std::mutex prefetch_mutex_;

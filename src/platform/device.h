@@ -8,6 +8,7 @@
 
 #include "jit/spec.h"
 #include "platform/launch.h"
+#include "platform/operation.h"
 
 namespace hipflash::platform {
 
@@ -51,6 +52,13 @@ class Device {
 
   // What runs a module that this device has loaded. It keeps the module, but not the device, alive.
   virtual std::unique_ptr<Runner> prepare(std::shared_ptr<Module> module, const Launch& launch) = 0;
+  virtual std::unique_ptr<Operation> prepare_operation(std::shared_ptr<Module> module,
+                                                       const OperationLaunch& launch) = 0;
+
+  // The word that kernels report a SequenceFault in; null where lengths are checked before a call.
+  virtual int* fault_word() { return nullptr; }
+  // What a kernel reported since the last call, kNoFault if nothing. Waits for the device.
+  virtual int take_fault() { return 0; }
 };
 
 }  // namespace hipflash::platform

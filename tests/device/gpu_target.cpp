@@ -66,10 +66,7 @@ class GpuTarget final : public Target {
   bool is_cpu() const override { return false; }
   void run(const Plan& plan, const TensorPointers& host,
            const std::vector<Block>& blocks) override {
-    DeviceBlocks copies(
-        platform::gpu_driver(test_device().platform == Platform::hip ? platform::Kind::hip
-                                                                     : platform::Kind::cuda),
-        test_device().ordinal, blocks);
+    DeviceBlocks copies(driver(), test_device().ordinal, blocks);
     TensorPointers t = host;
     copies.translate(t.q);
     copies.translate(t.k);
@@ -90,7 +87,23 @@ class GpuTarget final : public Target {
     copies.download();
   }
 
+  void run(const std::vector<Block>& blocks,
+           const std::function<void(const Translate&)>& call) override {
+    DeviceBlocks copies(driver(), test_device().ordinal, blocks);
+    call([&](const void* host) {
+      void* device = const_cast<void*>(host);
+      copies.translate(device);
+      return device;
+    });
+    copies.download();
+  }
+
  private:
+  static platform::GpuDriver& driver() {
+    return platform::gpu_driver(test_device().platform == Platform::hip ? platform::Kind::hip
+                                                                        : platform::Kind::cuda);
+  }
+
   Context context_{test_device()};
 };
 

@@ -163,6 +163,10 @@ class FakeDevice : public platform::Device {
                                             const platform::Launch&) override {
     return nullptr;
   }
+  std::unique_ptr<platform::Operation> prepare_operation(
+      std::shared_ptr<platform::Module>, const platform::OperationLaunch&) override {
+    return nullptr;
+  }
   std::atomic<int> loads{0};
   bool refuse_cached = false;
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ class Target {
   // Runs the plan on pointers into the blocks; on return written blocks hold the results.
   virtual void run(const Plan& plan, const TensorPointers& host,
                    const std::vector<Block>& blocks) = 0;
+  // Runs any call of the context: `call` gets what turns a pointer into a block to the address that
+  // the device knows it by.
+  using Translate = std::function<void*(const void* host)>;
+  virtual void run(const std::vector<Block>& blocks,
+                   const std::function<void(const Translate&)>& call) = 0;
 };
 
 // Names for ValuesIn(): letters, digits and underscores. Empty: this machine has no such device.

@@ -61,16 +61,7 @@ DeviceFacts cpu_facts(int threads, CpuIsa isa) {
   return facts;
 }
 
-CpuModule::Entry entry_of(const SharedObject& object, const char* name) {
-  return reinterpret_cast<CpuModule::Entry>(object.symbol(name));
-}
-
 }  // namespace
-
-CpuModule::CpuModule(std::span<const std::byte> bytes)
-    : object_(bytes),
-      forward(entry_of(object_, "attention_forward")),
-      merge(entry_of(object_, "attention_merge")) {}
 
 CpuDevice::CpuDevice(int threads, const std::string& isa)
     : isa_(choose_isa(isa)),
@@ -106,7 +97,11 @@ class CpuRunner final : public Runner {
  public:
   CpuRunner(std::shared_ptr<const CpuModule> module,
             std::shared_ptr<jit::ForkLocal<ThreadPool>> pool, const CpuLaunch& launch)
-      : module_(std::move(module)), pool_(std::move(pool)), launch_(launch) {}
+      : module_(std::move(module)),
+        pool_(std::move(pool)),
+        launch_(launch),
+        forward_(module_->entry<CpuModule::Entry>("attention_forward")),
+        merge_(module_->entry<CpuModule::Entry>("attention_merge")) {}
 
   void run(AttentionArgs args, Stream) const override {
     if (launch_.partial_bytes > 0) {
@@ -117,8 +112,8 @@ class CpuRunner final : public Runner {
       }
       place_partials(args, partials);
     }
-    run_all(module_->forward, args, launch_.work.items);
-    if (launch_.work.merge_items > 0) run_all(module_->merge, args, launch_.work.merge_items);
+    run_all(forward_, args, launch_.work.items);
+    if (launch_.work.merge_items > 0) run_all(merge_, args, launch_.work.merge_items);
   }
 
  private:
@@ -137,6 +132,41 @@ class CpuRunner final : public Runner {
   std::shared_ptr<const CpuModule> module_;
   std::shared_ptr<jit::ForkLocal<ThreadPool>> pool_;
   CpuLaunch launch_;
+  CpuModule::Entry forward_, merge_;
+};
+
+class CpuOperation final : public Operation {
+ public:
+  CpuOperation(std::shared_ptr<const CpuModule> module,
+               std::shared_ptr<jit::ForkLocal<ThreadPool>> pool, const OperationLaunch& launch)
+      : module_(std::move(module)),
+        pool_(std::move(pool)),
+        items_(launch.items),
+        entry_(module_->entry<CpuModule::OperationEntry>(launch.entry)) {}
+
+  void run(const void* arguments, std::initializer_list<NamedPointer>, Stream) const override {
+    if (items_ == 1) {
+      entry_(arguments, 0);
+      return;
+    }
+    struct Entry {
+      CpuModule::OperationEntry entry;
+      const void* arguments;
+    } call{entry_, arguments};
+    (*pool_)->run(
+        items_,
+        [](void* context, std::int64_t item) {
+          const Entry& c = *static_cast<const Entry*>(context);
+          c.entry(c.arguments, item);
+        },
+        &call);
+  }
+
+ private:
+  std::shared_ptr<const CpuModule> module_;
+  std::shared_ptr<jit::ForkLocal<ThreadPool>> pool_;
+  std::int64_t items_;
+  CpuModule::OperationEntry entry_;
 };
 
 }  // namespace
@@ -144,6 +174,12 @@ class CpuRunner final : public Runner {
 std::unique_ptr<Runner> CpuDevice::prepare(std::shared_ptr<Module> module, const Launch& launch) {
   return std::make_unique<CpuRunner>(std::static_pointer_cast<const CpuModule>(module), pool_,
                                      std::get<CpuLaunch>(launch));
+}
+
+std::unique_ptr<Operation> CpuDevice::prepare_operation(std::shared_ptr<Module> module,
+                                                        const OperationLaunch& launch) {
+  return std::make_unique<CpuOperation>(std::static_pointer_cast<const CpuModule>(module), pool_,
+                                        launch);
 }
 
 }  // namespace hipflash::platform

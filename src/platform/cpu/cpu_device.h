@@ -12,14 +12,18 @@ namespace hipflash::platform {
 class CpuModule final : public Module {
  public:
   using Entry = void (*)(const AttentionArgs*, const CpuWork*, long long item, void* scratch);
+  using OperationEntry = void (*)(const void* arguments, long long item);
 
-  explicit CpuModule(std::span<const std::byte> bytes);
+  explicit CpuModule(std::span<const std::byte> bytes) : object_(bytes) {}
+
+  // Throws Error(LaunchFailed) if there is none of this name.
+  template <class F>
+  F entry(const char* name) const {
+    return reinterpret_cast<F>(object_.symbol(name));
+  }
 
  private:
   SharedObject object_;
-
- public:
-  const Entry forward, merge;
 };
 
 class CpuDevice final : public Device {
@@ -32,6 +36,8 @@ class CpuDevice final : public Device {
   std::shared_ptr<Module> load(const jit::CodeObject& code) override;
 
   std::unique_ptr<Runner> prepare(std::shared_ptr<Module> module, const Launch& launch) override;
+  std::unique_ptr<Operation> prepare_operation(std::shared_ptr<Module> module,
+                                               const OperationLaunch& launch) override;
 
  private:
   CpuIsa isa_;

@@ -8,30 +8,9 @@
 
 #include "core/fail.h"
 #include "platform/cuda/tensor_map.h"
+#include "platform/gpu/gpu_module.h"
 
 namespace hipflash::platform {
-namespace {
-
-class GpuModule final : public Module {
- public:
-  GpuModule(GpuDriver& driver, int ordinal, std::span<const std::byte> code)
-      : driver_(driver), ordinal_(ordinal), module_(driver.load_module(ordinal, code)) {}
-  ~GpuModule() override { driver_.unload_module(ordinal_, module_); }
-
-  void* entry(const char* name, unsigned shared_bytes) const {
-    void* const function = driver_.function(module_, name);
-    if (shared_bytes > 48u * 1024u) driver_.allow_shared(function, shared_bytes);
-    return function;
-  }
-
- private:
-  GpuDriver& driver_;
-  int ordinal_;
-  void* module_;
-};
-
-}  // namespace
-
 // A ring of zeroed words. A kernel leaves its word zero, so a word is free again when its launch is
 // done; the ring is far longer than the number of launches that a device runs at once.
 class GpuDevice::Counters {
@@ -66,22 +45,25 @@ namespace {
 class GpuRunner final : public Runner {
  public:
   GpuRunner(GpuDriver& driver, DeviceFacts facts, std::shared_ptr<const GpuModule> module,
-            std::shared_ptr<GpuDevice::Counters> counters, const GpuLaunch& launch)
+            std::shared_ptr<GpuDevice::Counters> counters, std::shared_ptr<FaultWord> faults,
+            const GpuLaunch& launch)
       : driver_(driver),
         facts_(std::move(facts)),
         module_(std::move(module)),
         counters_(std::move(counters)),
+        faults_(std::move(faults)),
         launch_(launch),
         forward_(module_->entry("attention_forward", launch.forward.shared_bytes)),
         merge_(launch.merge.blocks ? module_->entry("attention_merge", 0) : nullptr) {}
 
   void run(AttentionArgs args, Stream stream) const override {
-    check_owner("q", args.q);
-    check_owner("out", args.out);
+    check_owner(driver_, facts_, "q", args.q);
+    check_owner(driver_, facts_, "out", args.out);
     if (args.seq_k > 0) {
-      check_owner("k", args.k);
-      check_owner("v", args.v);
+      check_owner(driver_, facts_, "k", args.k);
+      check_owner(driver_, facts_, "v", args.v);
     }
+    args.fault = faults_->word();
     LaunchShape shape = launch_.forward;
     if (launch_.pieces > 0) {
       // A graph may be replayed while the ring hands its words to others: there each piece gets a
@@ -112,22 +94,11 @@ class GpuRunner final : public Runner {
   }
 
  private:
-  // Memory of the host or of another device would be read through the wrong address space or end
-  // the process's work on this device.
-  void check_owner(const char* name, const void* pointer) const {
-    const int owner = driver_.device_of(pointer);
-    if (owner == facts_.ordinal || (owner < 0 && facts_.reads_host_memory)) return;
-    const std::string where = owner < 0
-                                  ? "not memory of a device"
-                                  : fmt::format("memory of {}:{}", to_string(facts_.kind), owner);
-    fail(ErrorCode::InvalidArgument, "{} = {} is {}, but the plan is for {}:{}", name,
-         fmt::ptr(pointer), where, to_string(facts_.kind), facts_.ordinal);
-  }
-
   GpuDriver& driver_;
   DeviceFacts facts_;
   std::shared_ptr<const GpuModule> module_;
   std::shared_ptr<GpuDevice::Counters> counters_;
+  std::shared_ptr<FaultWord> faults_;
   GpuLaunch launch_;
   void* forward_;
   void* merge_;
@@ -142,6 +113,20 @@ GpuDevice::GpuDevice(Kind kind, int ordinal)
 
 GpuDevice::~GpuDevice() = default;
 
+std::shared_ptr<FaultWord> GpuDevice::faults() {
+  std::call_once(faults_made_,
+                 [this] { faults_ = std::make_shared<FaultWord>(driver_, facts_.ordinal); });
+  return faults_;
+}
+
+int* GpuDevice::fault_word() {
+  return faults()->word();
+}
+
+int GpuDevice::take_fault() {
+  return faults()->take();
+}
+
 std::shared_ptr<Module> GpuDevice::load(const jit::CodeObject& code) {
   return std::make_shared<GpuModule>(driver_, facts_.ordinal, code.bytes);
 }
@@ -149,7 +134,13 @@ std::shared_ptr<Module> GpuDevice::load(const jit::CodeObject& code) {
 std::unique_ptr<Runner> GpuDevice::prepare(std::shared_ptr<Module> module, const Launch& launch) {
   return std::make_unique<GpuRunner>(driver_, facts_,
                                      std::static_pointer_cast<const GpuModule>(module), counters_,
-                                     std::get<GpuLaunch>(launch));
+                                     faults(), std::get<GpuLaunch>(launch));
+}
+
+std::unique_ptr<Operation> GpuDevice::prepare_operation(std::shared_ptr<Module> module,
+                                                        const OperationLaunch& launch) {
+  return prepare_gpu_operation(driver_, facts_, std::static_pointer_cast<const GpuModule>(module),
+                               launch);
 }
 
 }  // namespace hipflash::platform

@@ -1,0 +1,8 @@
+#include "numerics/operations.h"
+
+namespace hipflash::testing {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SmallOperations);
+INSTANTIATE_TEST_SUITE_P(Gpu, SmallOperations, ::testing::ValuesIn(target_names()));
+
+}  // namespace hipflash::testing

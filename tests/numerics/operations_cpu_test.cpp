@@ -1,0 +1,7 @@
+#include "numerics/operations.h"
+
+namespace hipflash::testing {
+
+INSTANTIATE_TEST_SUITE_P(Cpu, SmallOperations, ::testing::ValuesIn(available_isas()));
+
+}  // namespace hipflash::testing
