@@ -179,7 +179,7 @@ std::optional<int> small_number(ByteSpan value, std::uint64_t offset) {
 
 std::optional<int> threads_of(ByteSpan value) {
   std::int64_t threads = 1;
-  for (const std::uint64_t offset : {0, 4, 8}) {
+  for (const unsigned offset : {0u, 4u, 8u}) {
     const auto side = small_number(value, offset);
     if (!side || *side > 1024) return std::nullopt;
     threads *= *side;

@@ -78,7 +78,7 @@ ElfView::ElfView(ByteSpan file) {
 
 std::vector<ElfView::Symbol> ElfView::symbols() const {
   std::vector<Symbol> all;
-  for (const std::uint32_t type : {SHT_SYMTAB, SHT_DYNSYM}) {
+  for (const std::uint32_t type : {std::uint32_t{SHT_SYMTAB}, std::uint32_t{SHT_DYNSYM}}) {
     const auto table = std::find_if(sections_.begin(), sections_.end(),
                                     [type](const Section& s) { return s.type == type; });
     if (table == sections_.end()) continue;
@@ -87,8 +87,9 @@ std::vector<ElfView::Symbol> ElfView::symbols() const {
     const std::size_t count = table->bytes.size() / sizeof(Elf64_Sym);
     for (std::size_t i = 0; i < count; ++i) {
       const auto symbol = *read_at<Elf64_Sym>(table->bytes, i * sizeof(Elf64_Sym));
-      all.push_back({text_at(names, symbol.st_name), ELF64_ST_TYPE(symbol.st_info),
-                     ELF64_ST_BIND(symbol.st_info), symbol.st_shndx, symbol.st_size});
+      const unsigned info = symbol.st_info;  // binding and type
+      all.push_back({text_at(names, symbol.st_name), info & 0xf, info >> 4, symbol.st_shndx,
+                     symbol.st_size});
     }
     break;
   }
