@@ -88,8 +88,8 @@ std::vector<ElfView::Symbol> ElfView::symbols() const {
     for (std::size_t i = 0; i < count; ++i) {
       const auto symbol = *read_at<Elf64_Sym>(table->bytes, i * sizeof(Elf64_Sym));
       const unsigned info = symbol.st_info;  // binding and type
-      all.push_back({text_at(names, symbol.st_name), info & 0xf, info >> 4, symbol.st_shndx,
-                     symbol.st_size});
+      all.push_back(
+          {text_at(names, symbol.st_name), info & 0xf, info >> 4, symbol.st_shndx, symbol.st_size});
     }
     break;
   }
