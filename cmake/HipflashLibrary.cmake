@@ -41,15 +41,6 @@ target_link_libraries(
          ${CMAKE_DL_LIBS}
   PRIVATE hipflash_settings)
 
-# The HIP runtime is opened at run time; only the types of its headers are needed to build.
-find_path(HIPFLASH_HIP_INCLUDE hip/hip_runtime_api.h HINTS /opt/rocm/include)
-if(HIPFLASH_HIP_INCLUDE)
-  target_compile_definitions(hipflash_objects PRIVATE HIPFLASH_HAVE_HIP)
-  target_include_directories(hipflash_objects SYSTEM PRIVATE "${HIPFLASH_HIP_INCLUDE}")
-else()
-  message(STATUS "HIP headers not found: the hip platform will answer that it is not built")
-endif()
-
 add_library(hipflash $<TARGET_OBJECTS:hipflash_objects>)
 add_library(hipflash::hipflash ALIAS hipflash)
 target_compile_features(hipflash INTERFACE cxx_std_17)

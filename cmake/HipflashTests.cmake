@@ -58,7 +58,7 @@ function(hipflash_test_suite folder)
   include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
 endfunction()
 
-foreach(folder unit cache jit autotune numerics cli device)
+foreach(folder unit cache jit autotune numerics cli gpu_compile device)
   if(TARGET hipflash_command OR NOT folder STREQUAL "cli")
     hipflash_test_suite(${folder})
   endif()

@@ -16,7 +16,7 @@ long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
   return sm80_blocks(*t, *args);
 }
 void default_sm80(int d, int dv, int modified, int shared_limit, Sm80Tile* t) {
-  *t = sm80_default(d, dv, modified != 0, shared_limit);
+  *t = sm80_default(d, dv, modified != 0, false, shared_limit);
 }
 int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) {
   return nvf32_shared_bytes(*t, d, dv);
@@ -25,7 +25,7 @@ long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) {
   return nvf32_blocks(*t, *args);
 }
 void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) {
-  *t = nvf32_default(d, dv, shared_limit);
+  *t = nvf32_default(d, dv, false, shared_limit);
 }
 int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) {
   return sm90_shared_bytes(*t, d, dv);
@@ -34,7 +34,7 @@ long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) {
   return sm90_pieces(*t, *args);
 }
 void default_sm90(int d, int dv, int ragged, int seq_k, Sm90Tile* t) {
-  *t = sm90_default(d, dv, ragged != 0, seq_k);
+  *t = sm90_default(d, dv, ragged != 0, false, seq_k);
 }
 void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
   maps[0] = sm90_map_q(*t, *args);

@@ -50,14 +50,14 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
                          int columns) {
   if constexpr (Spec::aligned) {
     constexpr int kPer = Columns / 4;
-    for (int x = threadIdx.x; x < Rows * kPer; x += kThreads) {
+    for (int x = opaque(threadIdx.x); x < Rows * kPer; x += kThreads) {
       const int row = x / kPer, column = x % kPer * 4;
       const int count = row >= first && row < end ? min(max(columns - column, 0), 4) : 0;
       copy_piece(tile + 4 * (row * Pitch + column),
                  (const char*)(count ? from + row * stride + column : from), 4 * count);
     }
   } else {
-    for (int x = threadIdx.x; x < Rows * Columns; x += kThreads) {
+    for (int x = opaque(threadIdx.x); x < Rows * Columns; x += kThreads) {
       const int row = x / Columns, column = x % Columns;
       const bool exists = row >= first && row < end && column < columns;
       copy_word(tile + 4 * (row * Pitch + column),
@@ -132,7 +132,7 @@ HF_DEVICE void modify_lane_scores(const AttentionArgs& args, float (&s)[kLaneRow
   const float slope = alibi_slope(args, work.batch, work.head);
   HF_UNROLL
   for (int i = 0; i < kLaneRows; i++) {
-    const int query = row + 4 * i;
+    const int query = opaque(row + 4 * i);
     const KeyRange range = visible_keys(args, query);
     HF_UNROLL
     for (int j = 0; j < kLaneKeys; j++) {

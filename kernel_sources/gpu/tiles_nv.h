@@ -82,14 +82,16 @@ HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
          nv_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
 }
 
-// The default for a head dimension. `modified`: softcap, ALiBi, bias or mask, which need registers.
-// `shared_limit` is the device's shared memory per block (opt-in).
+// The default for a head dimension: none of these keeps anything in local memory. `modified`:
+// softcap, ALiBi, bias, mask or unaligned rows, which need registers; `left_edge`: a window whose
+// left side is bounded, likewise. `shared_limit` is the device's shared memory per block (opt-in).
 HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified,
-                                        int shared_limit) {
+                                        bool left_edge, int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
-  if (widest <= 128) return {widest > 96 ? 64 : 48, 4, 2, 2, 2, false, false};
+  if (widest <= 128) return {left_edge ? 32 : 48, 4, 2, 2, 2, false, false};
+  if (widest <= 256 && modified) return {32, 4, 1, 1, 2, false, false};
   if (widest <= 192) return {shared_limit > 150 * 1024 ? 48 : 32, 4, 1, 1, 2, false, false};
   if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false};
   if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false};
@@ -129,8 +131,11 @@ HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
   return (args.seq_q + rows - 1) / rows * args.batch * args.heads_q *
          nvf32_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
 }
-HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, int shared_limit) {
-  const NvF32Tile tiles[] = {{64, 4, 2, false}, {32, 4, 2, true},  {32, 4, 1, false},
+// `modified`: softcap, ALiBi, bias or mask, which need the registers of half the keys.
+HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool modified,
+                                          int shared_limit) {
+  const NvF32Tile two_blocks = modified ? NvF32Tile{16, 4, 2, false} : NvF32Tile{32, 4, 2, true};
+  const NvF32Tile tiles[] = {{64, 4, 2, false}, two_blocks,        {32, 4, 1, false},
                              {16, 4, 1, false}, {16, 2, 1, false}, {8, 2, 1, false},
                              {8, 1, 1, false}};
   const int widest = nv_max(head_dim, value_head_dim);
@@ -177,9 +182,12 @@ HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
 }
 
 // The default for a head dimension. `ragged`: rows see different numbers of keys (causal, windows);
-// with few keys smaller steps then waste less on the diagonal.
-HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged, int seq_k) {
+// with few keys smaller steps then waste less on the diagonal. `modified`: softcap or ALiBi, which
+// need registers.
+HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged,
+                                        bool modified, int seq_k) {
   const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 64 && modified) return {96, 3, 4, 2, true};
   if (widest <= 64) return {128, 3, 4, 2, true};
   if (widest <= 96) return {96, 3, 2, 2, true};
   if (widest <= 128 && ragged && seq_k <= 768) return {64, 2, 4, 2, true};

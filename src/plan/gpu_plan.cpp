@@ -300,12 +300,16 @@ Sm80Tile sm80_tile(Builder& builder, const DeviceFacts& device) {
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   if (few_rows(args)) {
+    // Rows that are no power of two long take more registers to load.
+    const int widest = std::max(dim, value_dim), keys = widest > 64 && widest < 128 ? 32 : 64;
     const int waves = args.seq_q * (args.heads_q / args.heads_kv) <= 16 ? 1 : 2;
     return builder.choose(
-        kSm80, Sm80Tile{64, waves, 1, 2, 4, false, true},
+        kSm80, Sm80Tile{keys, waves, 1, 2, 4, false, true},
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
-  return builder.choose(kSm80, sm80_default(dim, value_dim, builder.modified(), shared),
+  const bool modified = builder.modified() || !builder.facts.aligned;
+  return builder.choose(kSm80,
+                        sm80_default(dim, value_dim, modified, builder.facts.window_left, shared),
                         [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
@@ -323,8 +327,9 @@ KernelPlan plan_sm80(Builder builder, const DeviceFacts& device, const std::stri
 KernelPlan plan_nvf32(Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
-  const NvF32Tile tile = builder.choose(kNvF32, nvf32_default(dim, value_dim, shared),
-                                        [&] { return nvf32_tiles(dim, value_dim, shared); });
+  const NvF32Tile tile =
+      builder.choose(kNvF32, nvf32_default(dim, value_dim, builder.modified(), shared),
+                     [&] { return nvf32_tiles(dim, value_dim, shared); });
   return builder.finish(
       kNvF32,
       {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
@@ -349,7 +354,7 @@ KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const bool ragged = builder.facts.window_left || builder.facts.window_right;
   const Sm90Tile tile = builder.choose(
-      kSm90, sm90_default(dim, value_dim, ragged, args.seq_k),
+      kSm90, sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k),
       [&] { return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes)); });
   const Config config = {numbers_of(tile), tile.tile_keys, sm90_threads(tile),
                          sm90_shared_bytes(tile, dim, value_dim)};

@@ -17,6 +17,13 @@ constexpr int ceil_div(int x, int y) {
   return (x + y - 1) / y;
 }
 
+// A number that the compiler knows nothing about, so that what follows from it is computed again in
+// each step: kept from one step to the next it would fill the registers.
+HF_DEVICE int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 HF_DEVICE float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

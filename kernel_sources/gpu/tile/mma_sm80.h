@@ -31,7 +31,7 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
                          int columns) {
   using Tile = SharedTile<Columns>;
   int thread = threadIdx.x;
-  if constexpr (Columns > 128) {
+  if constexpr (Columns >= 128) {
     // Read anew each time, so that no address derived from it is kept in a register over the loop.
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   }

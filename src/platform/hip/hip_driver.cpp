@@ -1,85 +1,109 @@
-// The HIP runtime by dlopen. Types come from the HIP headers that the library is built with; HIP
-// changes structs between major versions, so a runtime of another major version is refused.
+// The HIP runtime by dlopen, versions 5, 6 and 7. What this file uses of it has the same binary
+// interface in all of them, but for the struct of device properties, so no HIP header is needed to
+// build.
 #include "platform/hip/hip_driver.h"
 
-#include "core/fail.h"
-
-#if defined(HIPFLASH_HAVE_HIP)
-
-#define __HIP_PLATFORM_AMD__ 1  // NOLINT(bugprone-reserved-identifier): of the HIP headers
 #include <dlfcn.h>
-#include <hip/hip_runtime_api.h>
 
-#include <cstdlib>
+#include <array>
+#include <cstring>
 #include <string>
 
-// Some functions are macros for versioned symbols (hipGetDevicePropertiesR0600).
-#define HIPFLASH_NAME_OF_EXPANDED(name) #name
-#define HIPFLASH_NAME_OF(name) HIPFLASH_NAME_OF_EXPANDED(name)
-#define HIPFLASH_BIND(member, function) bind(member, HIPFLASH_NAME_OF(function))
+#include "core/fail.h"
 
 namespace hipflash::platform {
 namespace {
 
+using Result = int;  // Result
+struct StreamTag;
+using StreamHandle = StreamTag*;  // hipStream_t
+
+constexpr Result kSuccess = 0, kOutOfMemory = 2;
+constexpr int kHostToDevice = 1, kDeviceToHost = 2;  // hipMemcpyKind
+// hipDeviceAttribute_t
+constexpr int kMultiprocessors = 63, kPageable = 65, kSharedPerBlock = 74, kWarpSize = 87;
+
+// hipPointerAttribute_t
+struct PointerAttributes {
+  int type;
+  int device;
+  void* device_pointer;
+  void* host_pointer;
+  int is_managed;
+  unsigned flags;
+};
+
+// Room for hipDeviceProp_t of any version; its only member that no other call gives is the
+// architecture's name, at an offset that changed once.
+using Properties = std::array<char, 8192>;
+constexpr std::size_t kArchName = 396, kArchNameR0600 = 1160, kArchNameBytes = 256;
+
 struct Api {
-  decltype(&::hipInit) init;
-  decltype(&::hipRuntimeGetVersion) runtime_version;
-  decltype(&::hipGetErrorString) error_string;
-  decltype(&::hipGetDeviceCount) device_count;
-  hipError_t (*properties)(hipDeviceProp_t*, int);
-  decltype(&::hipGetDevice) get_device;
-  decltype(&::hipSetDevice) set_device;
-  decltype(&::hipModuleLoadData) module_load;
-  decltype(&::hipModuleUnload) module_unload;
-  decltype(&::hipModuleGetFunction) module_function;
-  decltype(&::hipModuleLaunchKernel) launch;
-  decltype(&::hipStreamIsCapturing) stream_capturing;
-  decltype(&::hipPointerGetAttributes) pointer_attributes;
-  hipError_t (*allocate)(void**, std::size_t);
-  decltype(&::hipFree) release;
-  hipError_t (*allocate_async)(void**, std::size_t, hipStream_t);
-  decltype(&::hipFreeAsync) release_async;
-  decltype(&::hipMemset) set_bytes;
-  decltype(&::hipMemcpy) copy;
-  decltype(&::hipDeviceSynchronize) synchronize;
-  hipError_t (*event_create)(hipEvent_t*);
-  decltype(&::hipEventRecord) event_record;
-  decltype(&::hipEventSynchronize) event_synchronize;
-  decltype(&::hipEventElapsedTime) event_elapsed;
-  decltype(&::hipEventDestroy) event_destroy;
+  Result (*init)(unsigned);
+  Result (*runtime_version)(int*);
+  const char* (*error_string)(Result);
+  Result (*device_count)(int*);
+  Result (*device_name)(char*, int, int);
+  Result (*device_memory)(std::size_t*, int);
+  Result (*device_attribute)(int*, int, int);
+  Result (*properties)(void*, int);
+  Result (*get_device)(int*);
+  Result (*set_device)(int);
+  Result (*module_load)(void**, const void*);
+  Result (*module_unload)(void*);
+  Result (*module_function)(void**, void*, const char*);
+  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   StreamHandle, void**, void**);
+  Result (*stream_capturing)(StreamHandle, int*);
+  Result (*pointer_attributes)(PointerAttributes*, const void*);
+  Result (*allocate)(void**, std::size_t);
+  Result (*release)(void*);
+  Result (*allocate_async)(void**, std::size_t, StreamHandle);
+  Result (*release_async)(void*, StreamHandle);
+  Result (*set_bytes)(void*, int, std::size_t);
+  Result (*copy)(void*, const void*, std::size_t, int);
+  Result (*synchronize)();
+  Result (*event_create)(void**);
+  Result (*event_record)(void*, StreamHandle);
+  Result (*event_synchronize)(void*);
+  Result (*event_elapsed)(float*, void*, void*);
+  Result (*event_destroy)(void*);
 };
 
 class HipDriver final : public GpuDriver {
  public:
   HipDriver() {
     open_library();
-    HIPFLASH_BIND(api_.init, hipInit);
-    HIPFLASH_BIND(api_.runtime_version, hipRuntimeGetVersion);
-    HIPFLASH_BIND(api_.error_string, hipGetErrorString);
+    bind(api_.init, "hipInit");
+    bind(api_.runtime_version, "hipRuntimeGetVersion");
+    bind(api_.error_string, "hipGetErrorString");
     check_version();
-    HIPFLASH_BIND(api_.device_count, hipGetDeviceCount);
-    HIPFLASH_BIND(api_.properties, hipGetDeviceProperties);
-    HIPFLASH_BIND(api_.get_device, hipGetDevice);
-    HIPFLASH_BIND(api_.set_device, hipSetDevice);
-    HIPFLASH_BIND(api_.module_load, hipModuleLoadData);
-    HIPFLASH_BIND(api_.module_unload, hipModuleUnload);
-    HIPFLASH_BIND(api_.module_function, hipModuleGetFunction);
-    HIPFLASH_BIND(api_.launch, hipModuleLaunchKernel);
-    HIPFLASH_BIND(api_.stream_capturing, hipStreamIsCapturing);
-    HIPFLASH_BIND(api_.pointer_attributes, hipPointerGetAttributes);
-    HIPFLASH_BIND(api_.allocate, hipMalloc);
-    HIPFLASH_BIND(api_.release, hipFree);
-    HIPFLASH_BIND(api_.allocate_async, hipMallocAsync);
-    HIPFLASH_BIND(api_.release_async, hipFreeAsync);
-    HIPFLASH_BIND(api_.set_bytes, hipMemset);
-    HIPFLASH_BIND(api_.copy, hipMemcpy);
-    HIPFLASH_BIND(api_.synchronize, hipDeviceSynchronize);
-    HIPFLASH_BIND(api_.event_create, hipEventCreate);
-    HIPFLASH_BIND(api_.event_record, hipEventRecord);
-    HIPFLASH_BIND(api_.event_synchronize, hipEventSynchronize);
-    HIPFLASH_BIND(api_.event_elapsed, hipEventElapsedTime);
-    HIPFLASH_BIND(api_.event_destroy, hipEventDestroy);
-    check_device(api_.init(0), "hipInit");
+    find_properties();
+    bind(api_.device_count, "hipGetDeviceCount");
+    bind(api_.device_name, "hipDeviceGetName");
+    bind(api_.device_memory, "hipDeviceTotalMem");
+    bind(api_.device_attribute, "hipDeviceGetAttribute");
+    bind(api_.get_device, "hipGetDevice");
+    bind(api_.set_device, "hipSetDevice");
+    bind(api_.module_load, "hipModuleLoadData");
+    bind(api_.module_unload, "hipModuleUnload");
+    bind(api_.module_function, "hipModuleGetFunction");
+    bind(api_.launch, "hipModuleLaunchKernel");
+    bind(api_.stream_capturing, "hipStreamIsCapturing");
+    bind(api_.pointer_attributes, "hipPointerGetAttributes");
+    bind(api_.allocate, "hipMalloc");
+    bind(api_.release, "hipFree");
+    bind(api_.allocate_async, "hipMallocAsync");
+    bind(api_.release_async, "hipFreeAsync");
+    bind(api_.set_bytes, "hipMemset");
+    bind(api_.copy, "hipMemcpy");
+    bind(api_.synchronize, "hipDeviceSynchronize");
+    bind(api_.event_create, "hipEventCreate");
+    bind(api_.event_record, "hipEventRecord");
+    bind(api_.event_synchronize, "hipEventSynchronize");
+    bind(api_.event_elapsed, "hipEventElapsedTime");
+    bind(api_.event_destroy, "hipEventDestroy");
+    check_device(api_.init(0), "hipInit: no AMD GPU that this process may use");
     check_device(api_.device_count(&count_), "hipGetDeviceCount");
   }
 
@@ -89,39 +113,37 @@ class HipDriver final : public GpuDriver {
     if (ordinal < 0 || ordinal >= count_) {
       fail(ErrorCode::NoDevice, "device = hip:{}: there are {} HIP devices", ordinal, count_);
     }
-    hipDeviceProp_t properties = {};
-    check_device(api_.properties(&properties, ordinal), "hipGetDeviceProperties");
     DeviceFacts facts;
     facts.kind = Kind::hip;
     facts.ordinal = ordinal;
-    facts.name = properties.name;
-    facts.arch = properties.gcnArchName;
-    facts.compute_units = properties.multiProcessorCount;
-    facts.wave_size = properties.warpSize;
-    facts.shared_bytes = properties.sharedMemPerBlock;
-    facts.memory_bytes = properties.totalGlobalMem;
-    facts.memory_clock_khz = properties.memoryClockRate;
-    facts.memory_bus_bits = properties.memoryBusWidth;
-    facts.reads_host_memory = properties.pageableMemoryAccess != 0;
+    char name[256] = {};
+    check_device(api_.device_name(name, sizeof name - 1, ordinal), "hipDeviceGetName");
+    facts.name = name;
+    facts.arch = architecture(ordinal);
+    facts.compute_units = attribute(ordinal, kMultiprocessors);
+    facts.wave_size = attribute(ordinal, kWarpSize);
+    facts.shared_bytes = static_cast<std::size_t>(attribute(ordinal, kSharedPerBlock));
+    facts.reads_host_memory = attribute(ordinal, kPageable) != 0;
+    check_device(api_.device_memory(&facts.memory_bytes, ordinal), "hipDeviceTotalMem");
     return facts;
   }
 
   void* load_module(int ordinal, std::span<const std::byte> code) override {
     make_current(ordinal);
-    hipModule_t module = nullptr;
+    void* module = nullptr;
     check(api_.module_load(&module, code.data()), "hipModuleLoadData");
     return module;
   }
   void unload_module(int ordinal, void* module) noexcept override {
     try {
       make_current(ordinal);
-      (void)api_.module_unload(static_cast<hipModule_t>(module));
+      (void)api_.module_unload(module);
     } catch (...) {  // the device is gone, and the module with it
     }
   }
   void* function(void* module, const char* name) override {
-    hipFunction_t function = nullptr;
-    check(api_.module_function(&function, static_cast<hipModule_t>(module), name), name);
+    void* function = nullptr;
+    check(api_.module_function(&function, module, name), name);
     return function;
   }
   // AMD kernels of this library use static shared memory, whose size is in the code object.
@@ -129,19 +151,19 @@ class HipDriver final : public GpuDriver {
   void launch(int ordinal, void* function, const LaunchShape& shape, void** parameters,
               Stream stream) override {
     make_current(ordinal);
-    check(api_.launch(static_cast<hipFunction_t>(function), shape.blocks, 1, 1, shape.threads, 1, 1,
-                      shape.shared_bytes, handle(stream), parameters, nullptr),
+    check(api_.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes,
+                      handle(stream), parameters, nullptr),
           "hipModuleLaunchKernel");
   }
 
   bool capturing(Stream stream) override {
-    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-    return stream.handle && api_.stream_capturing(handle(stream), &status) == hipSuccess &&
-           status != hipStreamCaptureStatusNone;
+    int status = 0;
+    return stream.handle && api_.stream_capturing(handle(stream), &status) == kSuccess &&
+           status != 0;
   }
   int device_of(const void* pointer) override {
-    hipPointerAttribute_t attributes = {};
-    return api_.pointer_attributes(&attributes, pointer) == hipSuccess ? attributes.device : -1;
+    PointerAttributes attributes = {};
+    return api_.pointer_attributes(&attributes, pointer) == kSuccess ? attributes.device : -1;
   }
 
   void* allocate(int ordinal, std::size_t bytes) override {
@@ -174,11 +196,11 @@ class HipDriver final : public GpuDriver {
   }
   void copy_to_device(int ordinal, void* to, const void* from, std::size_t bytes) override {
     make_current(ordinal);
-    check(api_.copy(to, from, bytes, hipMemcpyHostToDevice), "hipMemcpy");
+    check(api_.copy(to, from, bytes, kHostToDevice), "hipMemcpy");
   }
   void copy_from_device(int ordinal, void* to, const void* from, std::size_t bytes) override {
     make_current(ordinal);
-    check(api_.copy(to, from, bytes, hipMemcpyDeviceToHost), "hipMemcpy");
+    check(api_.copy(to, from, bytes, kDeviceToHost), "hipMemcpy");
   }
   void synchronize(int ordinal) override {
     make_current(ordinal);
@@ -186,44 +208,69 @@ class HipDriver final : public GpuDriver {
   }
   double time_ms(int ordinal, void (*work)(void*), void* context) override {
     make_current(ordinal);
-    hipEvent_t events[2] = {};
-    for (hipEvent_t& event : events) check(api_.event_create(&event), "hipEventCreate");
+    void* events[2] = {};
+    for (void*& event : events) check(api_.event_create(&event), "hipEventCreate");
     check(api_.event_record(events[0], nullptr), "hipEventRecord");
     work(context);
     check(api_.event_record(events[1], nullptr), "hipEventRecord");
     check(api_.event_synchronize(events[1]), "hipEventSynchronize");
     float ms = 0.0f;
     check(api_.event_elapsed(&ms, events[0], events[1]), "hipEventElapsedTime");
-    for (hipEvent_t event : events) (void)api_.event_destroy(event);
+    for (void* event : events) (void)api_.event_destroy(event);
     return static_cast<double>(ms);
   }
 
  private:
-  static hipStream_t handle(Stream stream) { return static_cast<hipStream_t>(stream.handle); }
+  static StreamHandle handle(Stream stream) { return static_cast<StreamHandle>(stream.handle); }
 
-  // The runtime of the headers' version first; another one only to say which it is.
   void open_library() {
-    for (const int major : {HIP_VERSION_MAJOR, 7, 6, 5}) {
+    for (const int major : {7, 6, 5}) {
       const std::string name = fmt::format("libamdhip64.so.{}", major);
       for (const std::string& path : {name, "/opt/rocm/lib/" + name}) {
         library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library_) return;
       }
     }
-    fail(ErrorCode::NoDevice, "hip: the HIP runtime (libamdhip64.so.{}) is not installed",
-         HIP_VERSION_MAJOR);
+    fail(ErrorCode::NoDevice,
+         "hip: the HIP runtime is not installed: none of libamdhip64.so.7, .6 and .5 was found");
   }
 
   void check_version() {
     int version = 0;
     check_device(api_.runtime_version(&version), "hipRuntimeGetVersion");
     const int major = version / 10000000;
-    if (major != HIP_VERSION_MAJOR) {
+    if (major < 5 || major > 7) {
       fail(ErrorCode::NoDevice,
-           "hip: the HIP runtime is version {}, but this library was built for version {}, whose "
-           "structs differ: build it with the headers of HIP {}",
-           major, HIP_VERSION_MAJOR, major);
+           "hip: the HIP runtime is version {}, but this library knows versions 5 to 7", major);
     }
+  }
+
+  // HIP 6 gave the function of the new struct a name of its own and kept the old one beside it.
+  void find_properties() {
+    api_.properties =
+        reinterpret_cast<Result (*)(void*, int)>(::dlsym(library_, "hipGetDevicePropertiesR0600"));
+    arch_name_ = kArchNameR0600;
+    if (api_.properties) return;
+    bind(api_.properties, "hipGetDeviceProperties");
+    arch_name_ = kArchName;
+  }
+
+  std::string architecture(int ordinal) {
+    const auto properties = std::make_unique<Properties>();
+    check_device(api_.properties(properties->data(), ordinal), "hipGetDeviceProperties");
+    const char* const name = properties->data() + arch_name_;
+    const std::string arch(name, ::strnlen(name, kArchNameBytes));
+    if (arch.rfind("gfx", 0) != 0) {
+      fail(ErrorCode::NoDevice, "hip:{}: the HIP runtime names no architecture (\"{}\")", ordinal,
+           arch);
+    }
+    return arch;
+  }
+
+  int attribute(int ordinal, int which) {
+    int value = 0;
+    check_device(api_.device_attribute(&value, which, ordinal), "hipDeviceGetAttribute");
+    return value;
   }
 
   template <class F>
@@ -232,27 +279,28 @@ class HipDriver final : public GpuDriver {
     if (!function) fail(ErrorCode::NoDevice, "hip: the HIP runtime has no {}", name);
   }
 
-  std::string words(hipError_t result) const {
+  std::string words(Result result) const {
     return fmt::format("{} ({})", api_.error_string(result), static_cast<int>(result));
   }
-  void check_device(hipError_t result, const char* call) const {
-    if (result != hipSuccess) fail(ErrorCode::NoDevice, "hip: {}: {}", call, words(result));
+  void check_device(Result result, const char* call) const {
+    if (result != kSuccess) fail(ErrorCode::NoDevice, "hip: {}: {}", call, words(result));
   }
-  void check(hipError_t result, const char* call) const {
-    if (result == hipSuccess) return;
-    fail(result == hipErrorOutOfMemory ? ErrorCode::OutOfMemory : ErrorCode::LaunchFailed,
-         "hip: {}: {}", call, words(result));
+  void check(Result result, const char* call) const {
+    if (result == kSuccess) return;
+    fail(result == kOutOfMemory ? ErrorCode::OutOfMemory : ErrorCode::LaunchFailed, "hip: {}: {}",
+         call, words(result));
   }
 
   void make_current(int ordinal) {
     int current = -1;
-    if (api_.get_device(&current) == hipSuccess && current == ordinal) return;
+    if (api_.get_device(&current) == kSuccess && current == ordinal) return;
     check(api_.set_device(ordinal), "hipSetDevice");
   }
 
   void* library_ = nullptr;
   Api api_ = {};
   int count_ = 0;
+  std::size_t arch_name_ = 0;  // of the device properties, in bytes
 };
 
 }  // namespace
@@ -262,15 +310,3 @@ std::unique_ptr<GpuDriver> make_hip_driver() {
 }
 
 }  // namespace hipflash::platform
-
-#else
-
-namespace hipflash::platform {
-
-std::unique_ptr<GpuDriver> make_hip_driver() {
-  fail(ErrorCode::NoDevice, "hip: this library was built without the HIP headers");
-}
-
-}  // namespace hipflash::platform
-
-#endif
