@@ -33,7 +33,14 @@ if(NOT HIPFLASH_SANITIZE)
   file(GLOB dot_kernels CONFIGURE_DEPENDS "${rdna}/host_dot_*.cpp")
   hipflash_gpu_test(hipflash_gpu_host_cdna_tests ${harness} ${cdna_kernels})
   hipflash_gpu_test(hipflash_gpu_host_dot_tests ${harness} ${dot_kernels})
-  foreach(target hipflash_gpu_host_cdna_tests hipflash_gpu_host_dot_tests)
+  file(GLOB ragged_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/gpu/ragged/host_*.cpp")
+  hipflash_gpu_test(
+    hipflash_gpu_host_ragged_tests ${ragged_kernels} "${cdna}/host_lanes.cpp"
+    "${PROJECT_SOURCE_DIR}/tests/numerics/ragged_case.cpp"
+    "${PROJECT_SOURCE_DIR}/tests/numerics/attention_case.cpp")
+  target_link_libraries(hipflash_gpu_host_ragged_tests PRIVATE hipflash_internal)
+  foreach(target hipflash_gpu_host_cdna_tests hipflash_gpu_host_dot_tests
+                 hipflash_gpu_host_ragged_tests)
     target_compile_options(${target} PRIVATE ${HIPFLASH_HOST_KERNEL_OPTIONS})
     target_link_options(${target} PRIVATE ${HIPFLASH_HOST_KERNEL_OPTIONS})
   endforeach()

@@ -96,7 +96,7 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
   if (args.kv_left_padding) {
     const int padding = args.kv_left_padding[b];
     if (padding < 0 || padding > keys) {
-      if (keys > 0 || padding != 0) fault = kLengthFault;
+      if (fault == kNoFault) fault = kLengthFault;
       keys = 0;
     } else {
       first_key += padding;

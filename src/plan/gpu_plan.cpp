@@ -179,6 +179,12 @@ KernelPlan finish_amd(Builder& builder, const Family& family, Config config, con
                         grid.pack_heads ? why + " (heads of a group packed)" : why);
 }
 
+// Addresses of rows in pages take registers of a kernel. A batch-invariant call has the same tile
+// without pages, so that both give the same bits.
+bool takes_page_tiles(const Problem& problem) {
+  return problem.features.paged_kv || (problem.batch_invariant && problem.features.ragged());
+}
+
 // Configs for packed heads are tuned apart from others.
 const char* variant_of(bool pack_heads) {
   return pack_heads ? "packed" : "";
@@ -199,8 +205,7 @@ KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Ca
   builder.facts.aligned = problem.aligned && rows_within(problem, cdna::stride_allows_vectors);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
-  // Addresses of rows in pages take registers too.
-  const bool plain = builder.facts.aligned && !builder.modified() && !builder.facts.paged;
+  const bool plain = builder.facts.aligned && !builder.modified() && !takes_page_tiles(problem);
   cdna::Tile tile = cdna::default_tile(card, bytes, dim, value_dim, plain);
   const bool pack_heads = packs_heads(problem, cdna::queries(tile));
   if (pack_heads && packed_rows(builder.args()) <= cdna::kFewRows) {
@@ -212,10 +217,9 @@ KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Ca
   config.numbers.emplace_back("dies", cdna::dies_of(card));
   config.numbers.emplace_back("largest_head_dim", 512);
   const int blocks_of_unit = pack_heads ? std::max(1, 4 * tile.waves_per_simd / tile.waves) : 1;
-  return finish_amd(
-      builder, kCdna, config,
-      {problem, cdna::queries(tile), 1, pack_heads, slots_of(device, blocks_of_unit)},
-      "matrix cores for " + device.arch);
+  return finish_amd(builder, kCdna, config,
+                    {problem, cdna::queries(tile), 1, pack_heads, slots_of(device, blocks_of_unit)},
+                    "matrix cores for " + device.arch);
 }
 
 const Family kWmma{"gpu/attention_forward_rdna.hip", jit::CompilerKind::hiprtc,
@@ -233,8 +237,7 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
   const AttentionArgs& args = builder.args();
-  // Addresses of rows in pages take registers too.
-  const bool modified = builder.modified() || !builder.facts.aligned || builder.facts.paged;
+  const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem);
   const auto tile_for = [&](long long rows) {
     const int most = rows == 0 ? INT32_MAX / 4 : static_cast<int>(std::min(rows, 1LL << 28));
     return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified);

@@ -5,9 +5,9 @@
 namespace hipflash::plan {
 namespace {
 
-constexpr int kFewRows = 64;       // of a sequence: a call that decodes
-constexpr int kMostSplits = 128;   // more are not worth their merge
-constexpr int kTilesOfSplit = 2;   // at least
+constexpr int kFewRows = 64;      // of a sequence: a call that decodes
+constexpr int kMostSplits = 128;  // more are not worth their merge
+constexpr int kTilesOfSplit = 2;  // at least
 
 constexpr long long divide_up(long long n, long long step) {
   return (n + step - 1) / step;

@@ -284,7 +284,7 @@ std::vector<Block> RaggedData::blocks() {
   return blocks;
 }
 
-void RaggedData::run(Target& target) {
+void RaggedData::poison() {
   out.fill(kOfNoSequence);
   std::fill(lse.begin(), lse.end(), kOfNoSequence);
   for (std::int64_t b = 0; b < case_.batch(); ++b) {
@@ -296,6 +296,10 @@ void RaggedData::run(Target& target) {
       }
     }
   }
+}
+
+void RaggedData::run(Target& target) {
+  poison();
   const Plan plan = target.context().plan(problem());
   SCOPED_TRACE(plan.explanation().text());
   target.run(plan, pointers(), blocks());

@@ -67,6 +67,8 @@ class RaggedData {
   TensorPointers pointers() const;
   std::vector<Block> blocks();
 
+  // Fills the outputs: NaN in rows of sequences, a number elsewhere.
+  void poison();
   // Poisons the outputs and runs.
   void run(Target& target);
   // By the acceptance rule.

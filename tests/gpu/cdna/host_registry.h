@@ -22,6 +22,7 @@ struct HostKernelFacts {
   bool window_left, window_right, softcap, alibi, bias, mask, split_keys, aligned;
   int threads, queries;                             // of a block
   std::function<void(const void*)> forward, merge;  // one lane; AttentionArgs
+  bool ragged = false, paged = false, sinks = false, pack_heads = false;
 };
 
 std::vector<HostKernelFacts>& host_kernels();

@@ -52,6 +52,7 @@ const cdna_test::HostKernel registered(
      Spec::value_head_dim, Spec::window_left, Spec::window_right, Spec::softcap, Spec::alibi,
      Spec::bias, Spec::mask, Spec::split_keys, Spec::aligned, kThreads, kQueries,
      [](const void* args) { attention_forward(arguments(args)); },
-     [](const void* args) { attention_merge(arguments(args)); }});
+     [](const void* args) { attention_merge(arguments(args)); }, Spec::ragged, Spec::paged,
+     Spec::sinks, Spec::pack_heads != 0});
 }  // namespace
 }  // namespace hipflash
