@@ -1,7 +1,7 @@
 // AVX2, FMA and F16C words.
 #pragma once
 
-#include <immintrin.h>
+#include "cpu/intrinsics.h"
 
 namespace hipflash {
 

@@ -1,7 +1,7 @@
 // AVX-512 (F, BW, DQ, VL) words, and those of AVX-512 BF16 when the options have it.
 #pragma once
 
-#include <immintrin.h>
+#include "cpu/intrinsics.h"
 
 namespace hipflash {
 
