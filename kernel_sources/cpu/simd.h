@@ -45,6 +45,11 @@ HF_DEVICE float to_float(Bf16 x) {
 
 }  // namespace hipflash
 
+// Here, since a kernel's text holds every file once, where it is first asked for.
+#if defined(__AVX2__)
+#include "cpu/intrinsics.h"
+#endif
+
 #if defined(__AVX512F__)
 #include "cpu/simd_avx512.h"
 #elif defined(__AVX2__)

@@ -1,8 +1,6 @@
 // AVX2, FMA and F16C words.
 #pragma once
 
-#include "cpu/intrinsics.h"
-
 namespace hipflash {
 
 using Vec = __m256;

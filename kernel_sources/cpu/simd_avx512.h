@@ -1,8 +1,6 @@
 // AVX-512 (F, BW, DQ, VL) words, and those of AVX-512 BF16 when the options have it.
 #pragma once
 
-#include "cpu/intrinsics.h"
-
 namespace hipflash {
 
 using Vec = __m512;
