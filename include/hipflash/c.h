@@ -133,12 +133,16 @@ typedef struct hipflash_context_options {
   int32_t threads;       /**< CPU: threads to use */
   int32_t reserved;      /**< 0 */
   const char* cache_dir;
-  const char* prebuilt; /**< Colon-separated folders, searched before HIPFLASH_PREBUILT */
+  const char* prebuilt; /**< Colon-separated packs and folders, before HIPFLASH_PREBUILT */
   const char* cpu_isa;
+  const void* pack;        /**< A pack in memory; stays valid as long as the context; NULL: none */
+  uint64_t pack_bytes;     /**< Its size */
+  int32_t while_compiling; /**< 0: a call waits for its kernel; 1: a general one serves meanwhile */
+  int32_t reserved2;       /**< 0 */
 } hipflash_context_options;
 
 #define HIPFLASH_CONTEXT_OPTIONS_INIT \
-  { sizeof(hipflash_context_options), 0, 0, 0, NULL, NULL, NULL }
+  { sizeof(hipflash_context_options), 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /** "0.1.0" */
 HIPFLASH_EXPORT const char* hipflash_version(void);

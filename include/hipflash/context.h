@@ -16,14 +16,33 @@
 
 namespace hipflash {
 
+/// What a call does while the kernel made for it is being compiled.
+enum class WhileCompiling : int {
+  wait = 0,     ///< Waits. The default.
+  general = 1,  ///< Takes the family's general kernel if that is in the cache or prebuilt.
+};
+
+/// A pack in memory, such as one that is embedded in the application.
+struct PackData {
+  const void* data = nullptr;  ///< Stays valid and unchanged as long as the Context lives.
+  std::size_t bytes = 0;
+};
+
 /// Settings of a Context. Empty or 0 means: what the environment says, else the default.
 /// The environment variables are described in README.md.
 struct ContextOptions {
   std::string cache_dir;              ///< Instead of HIPFLASH_CACHE_DIR.
   bool use_disk_cache = true;         ///< False: memory only.
-  std::vector<std::string> prebuilt;  ///< Searched before HIPFLASH_PREBUILT.
+  std::vector<std::string> prebuilt;  ///< Packs and folders, searched before HIPFLASH_PREBUILT.
   int threads = 0;                    ///< CPU only: threads to use; 0: one per available CPU.
   std::string cpu_isa;                ///< CPU only, instead of HIPFLASH_CPU_ISA.
+  std::vector<PackData> packs;        ///< Packs in memory, searched before `prebuilt`.
+  /// With `general`, a call whose specialized kernel must be compiled is served by the general one
+  /// (as accurate, slower) and the compile goes on in the background; once it is done,
+  /// Context::plan and attention_forward take the specialized one. A Plan that is held stays what
+  /// it is. If the compile fails, that is logged as an error and the general kernel serves on.
+  /// Families without a general kernel, those of GPUs, wait.
+  WhileCompiling while_compiling = WhileCompiling::wait;
 };
 
 /// How often a Context looked for a tuned tile config (hipflash/tuning.h), and what it found.
@@ -83,7 +102,9 @@ class HIPFLASH_EXPORT Context {
  public:
   /// On default_device(). \throws Error InvalidArgument for malformed settings.
   Context();
-  /// \throws Error NoDevice if the device is not there, with the reason.
+  /// \throws Error NoDevice if the device is not there, with the reason; CacheUnusable for a pack
+  /// of
+  ///         the options that is damaged or not signed by a trusted key.
   explicit Context(DeviceId device, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;

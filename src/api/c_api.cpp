@@ -142,6 +142,12 @@ ContextOptions context_options_of(const hipflash_context_options* given) {
   if (o.cache_dir) options.cache_dir = o.cache_dir;
   if (o.cpu_isa) options.cpu_isa = o.cpu_isa;
   options.prebuilt = split_list(o.prebuilt);
+  if (o.pack) options.packs = {{o.pack, static_cast<std::size_t>(o.pack_bytes)}};
+  if (o.while_compiling != 0 && o.while_compiling != 1) {
+    fail(ErrorCode::InvalidArgument, "options.while_compiling = {} must be 0 or 1",
+         o.while_compiling);
+  }
+  options.while_compiling = static_cast<WhileCompiling>(o.while_compiling);
   return options;
 }
 

@@ -1,11 +1,14 @@
 #include "hipflash/context.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "api/check.h"
 #include "api/context_impl.h"
+#include "api/planning.h"
+#include "api/recorder.h"
 #include "autotune/store.h"
 #include "core/log.h"
 #include "core/settings.h"
@@ -50,8 +53,15 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
       tuned_(autotune::fingerprint_of(device_->facts())),
       modules_(provider),
       plans_({.count = kMaxPlans}),
-      operations_({.count = kMaxPlans}) {
-  autotune::load_table(tuned_);
+      operations_({.count = kMaxPlans}),
+      meanwhile_([this, on = options.while_compiling == WhileCompiling::general] {
+        return std::make_unique<Meanwhile>(
+            on, [this](const Problem& problem) { make_special_plan(problem); });
+      }) {
+  std::vector<std::string> packed;
+  for (auto& document : provider.tuning_documents()) packed.push_back(std::move(document.text));
+  std::reverse(packed.begin(), packed.end());  // where two speak of the same, the later counts
+  autotune::load_table(tuned_, packed);
 }
 
 Context::Impl::~Impl() {
@@ -121,8 +131,16 @@ std::shared_ptr<Plan::Impl> Context::Impl::make_plan(const Problem& problem) {
     made->explanation = empty_explanation(device_->facts().arch, id_);
     return made;
   }
-  const plan::KernelPlan chosen = choose(problem);
-  const jit::LoadedModule loaded = modules_.get(*device_, chosen.spec);
+  api::record({device_->facts().arch, device_->facts().compute_units, problem});
+  plan::KernelPlan chosen = choose(problem);
+  const jit::LoadedModule loaded = load(problem, &chosen);
+  finish(*made, chosen, loaded);
+  return made;
+}
+
+void Context::Impl::finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
+                           const jit::LoadedModule& loaded) const {
+  Plan::Impl* const made = &plan;
   made->args = chosen.args;
   made->runner = device_->prepare(loaded.module, chosen.launch);
   made->tier = api::public_tier(loaded.tier);
@@ -131,10 +149,63 @@ std::shared_ptr<Plan::Impl> Context::Impl::make_plan(const Problem& problem) {
   made->explanation = explanation_of(chosen, id_);
   made->explanation.key = loaded.key;
   made->explanation.tier = to_string(made->tier);
+}
+
+jit::LoadedModule Context::Impl::load(const Problem& problem, plan::KernelPlan* chosen) {
+  for (;;) {
+    try {
+      return modules_.get(*device_, chosen->spec);
+    } catch (const jit::MissingCode& missing) {
+      // A compiler that turned out not to work during this call: what is stored may serve.
+      plan::KernelPlan other = choose(problem);
+      if (other.spec == chosen->spec) {
+        throw Error(missing.code(),
+                    fmt::format("{}. `{}` makes a pack of it, for HIPFLASH_PREBUILT or `hipflash "
+                                "pack install`",
+                                missing.what(), command_for(problem, *chosen)),
+                    missing.log());
+      }
+      *chosen = std::move(other);
+    }
+  }
+}
+
+std::string Context::Impl::command_for(const Problem& problem,
+                                       const plan::KernelPlan& chosen) const {
+  return api::pack_command(problem, chosen.spec, device_->facts().compute_units);
+}
+
+// The general kernel's plan, if the specialized one would have to be compiled first.
+std::shared_ptr<Plan::Impl> Context::Impl::make_general_plan(const Problem& problem) {
+  if (id_.platform != Platform::cpu || provider.sealed()) return nullptr;
+  api::check_problem(problem);
+  if (api::is_empty(problem)) return nullptr;
+  const plan::KernelPlan special = plan_here(problem, &tuned_, plan::Kernel::specialized);
+  if (provider.find(special.spec) != jit::Tier::compiled) return nullptr;
+  plan::KernelPlan general = plan_here(problem, nullptr, plan::Kernel::general);
+  const auto tier = provider.find(general.spec);
+  if (!tier || *tier == jit::Tier::compiled) return nullptr;
+  api::record({device_->facts().arch, device_->facts().compute_units, problem});
+  general.reason = "general kernel while the specialized one is compiled";
+  auto made = std::make_shared<Plan::Impl>();
+  made->problem = problem;
+  made->device = id_;
+  made->verify = verify_;
+  finish(*made, general, modules_.get(*device_, general.spec));
+  provider.get_async(special.spec);  // on any core, whatever else is under way
   return made;
 }
 
 std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem) {
+  if (auto known = plans_.find(problem)) return known;
+  if (auto serving = meanwhile_->plan(
+          problem, [this](const Problem& wanted) { return make_general_plan(wanted); })) {
+    return serving;
+  }
+  return make_special_plan(problem);
+}
+
+std::shared_ptr<Plan::Impl> Context::Impl::make_special_plan(const Problem& problem) {
   using Plans = decltype(plans_);
   return plans_.get(problem, [&]() -> Plans::Sized {
     api::check_problem(problem);
@@ -156,6 +227,9 @@ Explanation Context::Impl::explain(const Problem& problem) {
   Explanation why = explanation_of(chosen, id_);
   why.key = provider.key(chosen.spec);
   why.tier = tier_text(chosen.spec);
+  if (!provider.find(chosen.spec)) {
+    why.tier += fmt::format("; `{}` makes a pack of it", command_for(problem, chosen));
+  }
   return why;
 }
 

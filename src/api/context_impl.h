@@ -8,10 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "api/meanwhile.h"
 #include "api/problem_hash.h"
 #include "autotune/tuning_table.h"
 #include "hipflash/context.h"
 #include "jit/code_provider.h"
+#include "jit/fork_local.h"
 #include "jit/lru.h"
 #include "jit/module_cache.h"
 #include "plan/cpu_plan.h"
@@ -66,6 +68,12 @@ struct Context::Impl {
 
  private:
   std::shared_ptr<Plan::Impl> make_plan(const Problem& problem);
+  std::shared_ptr<Plan::Impl> make_special_plan(const Problem& problem);  // and remembers it
+  std::shared_ptr<Plan::Impl> make_general_plan(const Problem& problem);
+  jit::LoadedModule load(const Problem& problem, plan::KernelPlan* chosen);
+  void finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
+              const jit::LoadedModule& loaded) const;
+  std::string command_for(const Problem& problem, const plan::KernelPlan& chosen) const;
   // What will serve the problem: the specialized kernel, or the general one where the specialized
   // one is not to be had and cannot be compiled.
   plan::KernelPlan choose(const Problem& problem);
@@ -81,6 +89,7 @@ struct Context::Impl {
   jit::ModuleCache modules_;
   jit::Lru<Problem, Plan::Impl, ProblemHash> plans_;
   jit::Lru<std::string, LoadedOperation> operations_;
+  jit::ForkLocal<Meanwhile> meanwhile_;  // after what its thread uses
   std::once_flag info_made_;
   DeviceInfo info_;
   std::mutex prefetch_mutex_;

@@ -2,6 +2,7 @@
 
 #include "api/check.h"
 #include "api/context_impl.h"
+#include "api/planning.h"
 #include "core/fail.h"
 #include "plan/cpu_plan.h"
 #include "plan/gpu_plan.h"
@@ -10,27 +11,6 @@
 
 namespace hipflash {
 namespace {
-
-constexpr CpuIsa kIsas[] = {
-    CpuIsa::portable,
-#if defined(__x86_64__)
-    CpuIsa::avx2,
-    CpuIsa::avx512,
-    CpuIsa::avx512_bf16,
-#endif
-};
-
-CpuIsa isa_of(const std::string& arch) {
-  std::string known;
-  for (const CpuIsa isa : kIsas) {
-    const std::string name = platform::arch_of(isa);
-    if (arch == name) return isa;
-    known += (known.empty() ? "" : ", ") + name;
-  }
-  fail(ErrorCode::InvalidArgument,
-       "arch = \"{}\" must be one of {}, or an architecture of a GPU (gfx..., sm_...)", arch,
-       known);
-}
 
 CompiledKernel compile(jit::CodeProvider& provider, const jit::Spec& spec) {
   const jit::CodeObject code = provider.get(spec);
@@ -42,7 +22,7 @@ CompiledKernel compile(jit::CodeProvider& provider, const jit::Spec& spec) {
 
 std::vector<std::string> cpu_architectures() {
   std::vector<std::string> archs;
-  for (const CpuIsa isa : kIsas) archs.push_back(platform::arch_of(isa));
+  for (const CpuIsa isa : api::cpu_isas()) archs.push_back(platform::arch_of(isa));
   return archs;
 }
 
@@ -53,10 +33,10 @@ CompiledKernel compile_ahead(const Problem& problem, const std::string& arch,
   jit::ProviderOptions provider_options = api::provider_options(options);
   provider_options.forget_prebuilt();
   jit::CodeProvider provider(std::move(provider_options));
-  if (arch.rfind("gfx", 0) == 0 || arch.rfind("sm_", 0) == 0) {
+  if (api::is_gpu(arch)) {
     return compile(provider, plan::plan_gpu(problem, plan::facts_of_architecture(arch)).spec);
   }
-  const CpuIsa isa = isa_of(arch);
+  const CpuIsa isa = api::isa_of(arch);
   const auto element = static_cast<ElementType>(problem.dtype);
   if (platform::isa_for(isa, element) != isa) {
     fail(ErrorCode::InvalidArgument, "arch = \"{}\" has no kernels for {}: use \"{}\"", arch,
@@ -71,7 +51,7 @@ std::vector<std::string> write_general_kernels(const std::string& folder,
   if (folder.empty()) fail(ErrorCode::InvalidArgument, "folder = \"\" must name a folder");
   std::vector<jit::Spec> specs;
   for (const std::string& arch : archs) {
-    const CpuIsa isa = isa_of(arch);
+    const CpuIsa isa = api::isa_of(arch);
     for (const ElementType element : {ElementType::f16, ElementType::bf16, ElementType::f32}) {
       if (platform::isa_for(isa, element) == isa) {
         specs.push_back(plan::general_cpu_spec(isa, element));

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "api/problem_json.h"
+#include "api/recorder.h"
 #include "cache/io.h"
 #include "core/fail.h"
 
@@ -56,6 +57,7 @@ std::vector<WorkloadItem> read_workload(const std::string& path) {
   for (std::size_t number = 1; std::getline(file, line); ++number) {
     const bool unfinished = file.eof();
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line.ends_with(api::kTornMark)) continue;
     try {
       WorkloadItem item = workload_item_from_json(line);
       if (seen.insert(to_json_line(item)).second) items.push_back(std::move(item));

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "api/planning.h"
 #include "cli/options.h"
 #include "hipflash/context.h"
 
@@ -16,6 +17,7 @@ int explain(const ExplainOptions& options);
 int compile_kernels(const CompileOptions& options);
 int manage_cache(const CacheOptions& options);
 int bench(const BenchOptions& options);
+int manage_packs(const PackOptions& options);
 int inspect_code(const InspectOptions& options);
 
 // What they share.
@@ -30,6 +32,13 @@ ContextOptions context_options(int threads);
 // One object and a newline on stdout. Throws FileError if stdout does not take it.
 void print_json(const Json& json);
 void print(const std::string& text);
+
+// The kernel that stands for all with these features, of one type and head dimension.
+api::KernelRequest kernel_request(const CompileOptions& options, DType dtype,
+                                  std::int64_t head_dim);
+// What to make for an architecture when no types are named.
+std::vector<DType> dtypes_of(const CompileOptions& options, const std::string& arch);
+std::vector<std::int64_t> head_dims_of(const CompileOptions& options);
 
 // A line on the terminal about what takes long, replaced by the next one; nothing if stderr is not
 // a terminal. The line is cleared on destruction.

@@ -3,26 +3,23 @@
 #include "hipflash/prebuilt.h"
 
 namespace hipflash::cli {
-namespace {
-
-// The problem that stands for all with these features: what a kernel is compiled for does not
-// depend on the numbers of sequences and heads.
-Problem problem_of(const CompileOptions& options, DType dtype, std::int64_t head_dim) {
-  Problem problem;
-  problem.dtype = dtype;
-  problem.batch = 1;
-  problem.heads_q = problem.heads_kv = 32;
-  problem.seq_q = problem.seq_k = options.seq;
-  problem.head_dim = head_dim;
-  problem.value_head_dim = options.value_head_dim > 0 ? options.value_head_dim : head_dim;
-  options.attention.apply(&problem);
-  problem.features.alibi = options.alibi;
-  problem.features.bias = options.bias;
-  problem.features.mask = options.mask;
-  problem.features.lse = options.lse;
-  problem.set_dense_bshd();
-  problem.bias = problem.mask = {0, options.seq * options.seq, options.seq, 1};
-  return problem;
+api::KernelRequest kernel_request(const CompileOptions& options, DType dtype,
+                                  std::int64_t head_dim) {
+  api::KernelRequest request;
+  request.dtype = dtype;
+  request.head_dim = head_dim;
+  request.value_head_dim = options.value_head_dim;
+  request.seq = options.seq;
+  request.causal = options.attention.causal;
+  request.top_left = options.attention.top_left;
+  request.window = options.attention.window;
+  request.softcap = options.attention.softcap;
+  request.scale = options.attention.scale;
+  request.alibi = options.alibi;
+  request.bias = options.bias;
+  request.mask = options.mask;
+  request.lse = options.lse;
+  return request;
 }
 
 std::vector<DType> dtypes_of(const CompileOptions& options, const std::string& arch) {
@@ -31,6 +28,12 @@ std::vector<DType> dtypes_of(const CompileOptions& options, const std::string& a
   if (arch.ends_with("_bf16")) return {DType::bf16};
   return {DType::f16, DType::bf16, DType::f32};
 }
+
+std::vector<std::int64_t> head_dims_of(const CompileOptions& options) {
+  return options.head_dims.empty() ? std::vector<std::int64_t>{64, 128} : options.head_dims;
+}
+
+namespace {
 
 // What a call on this machine would compile or find.
 CompiledKernel compile_here(Context& ctx, const Problem& problem) {
@@ -59,15 +62,14 @@ int compile_general(const CompileOptions& options) {
 
 int compile_kernels(const CompileOptions& options) {
   if (options.baseline) return compile_general(options);
-  const std::vector<std::int64_t> head_dims =
-      options.head_dims.empty() ? std::vector<std::int64_t>{64, 128} : options.head_dims;
+  const std::vector<std::int64_t> head_dims = head_dims_of(options);
   Progress progress;
   std::vector<CompiledKernel> kernels;
   const auto each_problem = [&](const std::string& arch, const auto& compile) {
     for (const DType dtype : dtypes_of(options, arch)) {
       for (const std::int64_t head_dim : head_dims) {
         progress.show(fmt::format("compiling {} d{} {}", to_string(dtype), head_dim, arch));
-        kernels.push_back(compile(problem_of(options, dtype, head_dim)));
+        kernels.push_back(compile(api::forward_problem(kernel_request(options, dtype, head_dim))));
       }
     }
   };

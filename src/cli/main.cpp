@@ -29,8 +29,9 @@ int dispatch(const Options& options) {
       return bench(options.bench);
     case Command::inspect:
       return inspect_code(options.inspect);
-    case Command::tune:
     case Command::pack:
+      return manage_packs(options.pack);
+    case Command::tune:
       break;
   }
   fail(ErrorCode::NotSupported, "{} is not supported by this version", to_string(options.command));

@@ -169,28 +169,97 @@ void add_explain(CLI::App& app, ExplainOptions* o) {
   explain->add_flag("--json", o->json, "Print one JSON object");
 }
 
-void add_compile(CLI::App& app, CompileOptions* o) {
-  CLI::App* compile = app.add_subcommand("compile", "Compile kernels ahead of their first use");
-  compile->add_option("--arch", o->archs, "Architectures, such as cpu-avx2; default this machine's")
+// Which kernels: what `compile` and `pack create` share.
+void add_kernels(CLI::App* app, CompileOptions* o) {
+  app->add_option("--arch", o->archs, "Architectures, such as gfx942, sm_90a, cpu-avx2")
       ->delimiter(',');
-  compile->add_option("--dtype", o->dtypes, "Types; default f16,bf16,f32")
+  app->add_option("--dtype", o->dtypes, "Types; default f16,bf16,f32")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(kDTypes));
-  compile->add_option("--head-dim", o->head_dims, "Head dimensions; default 64,128")
+  app->add_option("--head-dim", o->head_dims, "Head dimensions; default 64,128")
       ->delimiter(',')
       ->check(whole(1, 512));
-  compile->add_option("--value-head-dim", o->value_head_dim, "Default: the head dimension")
+  app->add_option("--value-head-dim", o->value_head_dim, "Default: the head dimension")
       ->check(whole(1, 512));
-  compile
-      ->add_option("--seq", o->seq,
-                   "Sequence length that tile configs are chosen for; default 2048")
+  app->add_option("--seq", o->seq, "Sequence length that tile configs are chosen for; default 2048")
       ->check(whole(1, 1 << 28));
-  add_features(compile, o);
+  add_features(app, o);
+}
+
+void add_compile(CLI::App& app, CompileOptions* o) {
+  CLI::App* compile = app.add_subcommand("compile", "Compile kernels ahead of their first use");
+  add_kernels(compile, o);
   compile->add_flag("--baseline", o->baseline,
                     "The general kernels, which serve any problem of a type, instead");
   compile->add_option("--output", o->output, "Folder for the entries instead of the user cache")
       ->check(path_name());
   compile->add_flag("--json", o->json, "Print one JSON object");
+}
+
+void add_pack(CLI::App& app, PackOptions* o) {
+  CLI::App* pack =
+      app.add_subcommand("pack", "Make and use files of kernels for machines without a compiler");
+  pack->require_subcommand(1);
+  const auto action = [pack, o](const char* name, PackAction value, const char* text) {
+    CLI::App* sub = pack->add_subcommand(name, text);
+    sub->callback([o, value] { o->action = value; });
+    sub->add_flag("--json", o->json, "Print one JSON object");
+    return sub;
+  };
+  const auto files = [o](CLI::App* sub, const char* text, int low, int high) {
+    sub->add_option("files", o->files, text)->required()->expected(low, high)->check(path_name());
+  };
+  const auto output = [o](CLI::App* sub) {
+    sub->add_option("-o,--output", o->output, "The pack to write")->required()->check(path_name());
+    sub->add_option("--sign", o->sign_key, "Sign it with this secret key of `pack keygen`")
+        ->check(path_name());
+  };
+  const auto workload = [o](CLI::App* sub, const char* text) {
+    sub->add_option("--workload", o->workload, text)->check(path_name());
+  };
+
+  CLI::App* create =
+      action("create", PackAction::create, "Compile kernels, for any architectures, into a pack");
+  output(create);
+  add_kernels(create, &o->kernels);
+  create->add_flag("--general,--baseline", o->kernels.baseline,
+                   "The general kernels of CPU architectures, which serve any problem of a type");
+  workload(create, "The kernels of a workload that HIPFLASH_RECORD wrote");
+  create->add_option("--problem", o->problem, "The kernels of one problem, as JSON")
+      ->type_name("JSON");
+  create->add_option("--compute-units", o->compute_units, "Of the device that --problem is for")
+      ->check(whole(1, 1 << 20));
+  create->add_flag("--from-cache", o->from_cache, "What the user cache holds");
+  create->add_option("--tuned", o->tuned, "Tuning results, instead of those of the user's store")
+      ->check(path_name());
+  create->add_flag("--no-tuned", o->no_tuned, "No tuning results");
+  create->add_option("--jobs", o->jobs, "Compiles at once; default one per processor")
+      ->check(whole(1, 4096));
+  create->callback([create, o] {
+    o->action = PackAction::create;
+    for (const char* name :
+         {"--dtype", "--head-dim", "--value-head-dim", "--seq", "--causal", "--top-left",
+          "--window", "--softcap", "--scale", "--alibi", "--bias", "--mask", "--lse"}) {
+      o->kernels_named = o->kernels_named || create->count(name) > 0;
+    }
+  });
+
+  files(action("list", PackAction::list, "What is in a pack"), "A pack", 1, 1);
+  CLI::App* verify =
+      action("verify", PackAction::verify, "Check every byte of packs; exit code 1 if not whole");
+  files(verify, "Packs", 1, 1 << 16);
+  workload(verify, "Also say which kernels of this workload are in none of them");
+  CLI::App* install = action("install", PackAction::install, "Put packs where programs find them");
+  files(install, "Packs", 1, 1 << 16);
+  install->add_option("--to", o->folder, "Folder; default beside the library, else the user's own")
+      ->check(path_name());
+  files(action("diff", PackAction::diff, "Compare two packs; exit code 1 if they differ"),
+        "Two packs", 2, 2);
+  CLI::App* merge = action("merge", PackAction::merge, "Make one pack of several");
+  output(merge);
+  files(merge, "Packs; where two differ about a kernel, the first counts", 1, 1 << 16);
+  files(action("keygen", PackAction::keygen, "Make a key pair for signing: FILE and FILE.pub"),
+        "FILE of the secret key", 1, 1);
 }
 
 void add_cache(CLI::App& app, CacheOptions* o) {
@@ -243,8 +312,6 @@ void add_inspect(CLI::App& app, InspectOptions* o) {
 // what the user sees is that they are not there.
 void add_reserved(CLI::App& app) {
   app.add_subcommand("tune", "Measure tile configs on this machine (not supported yet)")
-      ->allow_extras();
-  app.add_subcommand("pack", "Make and use files of prebuilt kernels (not supported yet)")
       ->allow_extras();
 }
 
@@ -311,6 +378,7 @@ Parsed parse_options(const std::vector<std::string>& arguments) {
   add_compile(app, &options.compile);
   add_cache(app, &options.cache);
   add_bench(app, &options.bench);
+  add_pack(app, &options.pack);
   add_inspect(app, &options.inspect);
   add_reserved(app);
 

@@ -72,6 +72,26 @@ struct CacheOptions {
   bool json = false;
 };
 
+enum class PackAction { create, list, verify, install, diff, merge, keygen };
+
+struct PackOptions {
+  PackAction action = PackAction::list;
+  std::vector<std::string> files;  // what the action is about; for create and merge, see `output`
+  std::string output;              // create, merge
+  CompileOptions kernels;          // create: what `compile` has
+  bool kernels_named = false;      // create: at least one of these options was given
+  std::string workload;            // create, verify: a file; empty: none
+  std::string problem;             // create: the JSON form of one problem
+  int compute_units = 0;           // create, with `problem`
+  bool from_cache = false;         // create
+  std::vector<std::string> tuned;  // create: files and folders
+  bool no_tuned = false;           // create
+  std::string sign_key;            // create, merge
+  std::string folder;              // install; empty: the usual ones
+  int jobs = 0;                    // create: compiles at once
+  bool json = false;
+};
+
 struct BenchOptions {
   std::string filter;     // regular expression on the names
   std::string json_file;  // empty: none
@@ -96,6 +116,7 @@ struct Options {
   CompileOptions compile;
   CacheOptions cache;
   BenchOptions bench;
+  PackOptions pack;
   InspectOptions inspect;
 };
 

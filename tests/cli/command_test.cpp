@@ -264,7 +264,6 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
 
 TEST_F(CommandTest, WhatIsNotBuiltSaysSo) {
   expect_failure("tune --quick", 1, "NotSupported: tune");
-  expect_failure("pack create -o x", 1, "NotSupported: pack");
   const Result gpu = run(run_line("--device hip:7"));
   EXPECT_EQ(gpu.exit_code, 1);
   EXPECT_NE(gpu.errors.find("hip"), std::string::npos) << gpu.errors;

@@ -1,0 +1,482 @@
+// `hipflash pack` as a user runs it, and what a machine without a compiler does with packs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "cache/pack_file.h"
+#include "hipflash/attention.h"
+#include "hipflash/pack.h"
+#include "hipflash/workload.h"
+
+namespace hipflash::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Result {
+  int exit_code;
+  std::string out, errors;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class PackCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "hipflash pack XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string prefix(const std::string& environment) const {
+    // A home of its own: packs that the user installed would serve too.
+    return "cd '" + folder_.string() + "' && HOME='" + folder_.string() +
+           "' XDG_DATA_HOME= HIPFLASH_TUNING=off HIPFLASH_CACHE_DIR='" HIPFLASH_BINARY_DIR
+           "/test-cache/packs' HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " +
+           environment + " '" HIPFLASH_BINARY_DIR "/bin/hipflash' ";
+  }
+  Result run(const std::string& line, const std::string& environment = {}) const {
+    const std::string command = prefix(environment) + line + " >stdout.txt 2>stderr.txt </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, text_of(folder_ / "stdout.txt"),
+            text_of(folder_ / "stderr.txt")};
+  }
+  Result good(const std::string& line, const std::string& environment = {}) const {
+    Result result = run(line, environment);
+    EXPECT_EQ(result.exit_code, 0) << line << "\n" << result.errors;
+    return result;
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* kSmall = "--arch cpu-portable --dtype f32 --head-dim 16 ";
+std::string small_arch() {
+#if defined(__x86_64__)
+  return "--arch cpu-avx2 --dtype f32 --head-dim 16 ";
+#else
+  return kSmall;
+#endif
+}
+
+TEST_F(PackCommand, CreateIsReproducibleAndListable) {
+  const Result first = good("pack create -o a.hfpack --json " + small_arch() + "--causal");
+  EXPECT_EQ(first.errors, "");  // no progress in a pipe
+  const json made = json::parse(first.out);
+  ASSERT_GE(made["kernels"].size(), 2u);  // forward, and single queries that split their keys
+  EXPECT_EQ(made["signer"], nullptr);
+  // Another cache: everything is compiled again.
+  good("pack create -o b.hfpack " + small_arch() + "--causal", "HIPFLASH_CACHE_DIR=fresh");
+  EXPECT_EQ(text_of(folder_ / "a.hfpack"), text_of(folder_ / "b.hfpack"));
+  EXPECT_EQ(json::parse(good("pack list a.hfpack --json").out), made);
+  EXPECT_THAT(good("pack list a.hfpack").out, HasSubstr("f32 d16"));
+  EXPECT_EQ(run("pack diff a.hfpack b.hfpack").exit_code, 0);
+}
+
+TEST_F(PackCommand, DiffAndMerge) {
+  good("pack create -o a.hfpack " + small_arch());
+  good("pack create -o b.hfpack " + small_arch() + "--causal");
+  const Result differing = run("pack diff a.hfpack b.hfpack");
+  EXPECT_EQ(differing.exit_code, 1);
+  EXPECT_THAT(differing.out, HasSubstr("+ "));
+  good("pack merge -o ab.hfpack a.hfpack b.hfpack");
+  good("pack merge -o ba.hfpack b.hfpack a.hfpack");
+  EXPECT_EQ(text_of(folder_ / "ab.hfpack"), text_of(folder_ / "ba.hfpack"));
+  EXPECT_THAT(run("pack diff ab.hfpack a.hfpack").out, Not(HasSubstr("+ ")));
+  good("pack verify ab.hfpack");
+}
+
+TEST_F(PackCommand, SignaturesAndInstalling) {
+  good("pack keygen key");
+  EXPECT_EQ(run("pack keygen key").exit_code, 1);  // never replaces a key
+  good("pack create -o signed.hfpack --sign key " + small_arch());
+  good("pack create -o plain.hfpack " + small_arch());
+  good("pack verify signed.hfpack plain.hfpack");
+  good("pack verify signed.hfpack", "HIPFLASH_TRUSTED_KEYS=key.pub");
+  const Result refused = run("pack verify plain.hfpack", "HIPFLASH_TRUSTED_KEYS=key.pub");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.errors, HasSubstr("not signed"));
+  EXPECT_EQ(run("pack install plain.hfpack --to in", "HIPFLASH_TRUSTED_KEYS=key.pub").exit_code, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "in"));
+  const json installed = json::parse(good("pack install signed.hfpack --to in --json").out);
+  EXPECT_EQ(installed["installed"][0], "in/signed.hfpack");
+  EXPECT_EQ(text_of(folder_ / "in/signed.hfpack"), text_of(folder_ / "signed.hfpack"));
+  EXPECT_EQ(run("pack verify plain.hfpack", "HIPFLASH_TRUSTED_KEYS=nonsense").exit_code, 2);
+}
+
+TEST_F(PackCommand, DamagedFilesAndWrongUsage) {
+  std::ofstream(folder_ / "bad.hfpack") << "HFLPACK";
+  for (const char* verb : {"list", "verify", "install --to in"}) {
+    const Result result = run("pack " + std::string(verb) + " bad.hfpack");
+    EXPECT_EQ(result.exit_code, 1) << verb;
+    EXPECT_THAT(result.errors, HasSubstr("bad.hfpack")) << verb;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(run("pack verify missing.hfpack").exit_code, 1);
+  EXPECT_EQ(run("pack").exit_code, 2);
+  EXPECT_EQ(run("pack create").exit_code, 2);
+  EXPECT_EQ(run("pack create -o a.hfpack --arch cpu-abacus").exit_code, 2);
+  EXPECT_EQ(run("pack create -o a.hfpack --problem nonsense").exit_code, 2);
+  EXPECT_EQ(run("pack create -o a.hfpack --workload missing").exit_code, 2);
+  EXPECT_EQ(run("pack create -o a.hfpack --sign missing " + small_arch()).exit_code, 2);
+  EXPECT_FALSE(fs::exists(folder_ / "a.hfpack"));
+  good("pack create -o a.hfpack " + small_arch());
+  EXPECT_EQ(run("pack create -o no/such/a.hfpack " + small_arch()).exit_code, 1);
+}
+
+// Killed at any moment, a pack is there whole or not at all, and nothing lies beside it.
+TEST_F(PackCommand, KilledAtAnyMomentLeavesNothingHalfWritten) {
+  const std::string line = "pack create -o out/a.hfpack " + small_arch();
+  fs::create_directory(folder_ / "out");
+  good(line);
+  const std::string whole = text_of(folder_ / "out/a.hfpack");
+  std::mt19937 random(7);
+  int killed = 0;
+  for (int i = 0; i < 40; ++i) {
+    if (i % 2 == 0) fs::remove(folder_ / "out/a.hfpack");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setpgid(0, 0);
+      const std::string command = "exec >/dev/null 2>&1; " + prefix("exec env") + line;
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::usleep(random() % 60000);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    killed += WIFSIGNALED(status) ? 1 : 0;
+    for (const auto& at : fs::directory_iterator(folder_ / "out")) {
+      if (at.path().filename() == "a.hfpack") {
+        EXPECT_EQ(text_of(at.path()), whole) << i;
+      } else {
+        // The name a whole file has for a moment when it replaces another.
+        EXPECT_EQ(at.path().filename().string().rfind(".tmp-", 0), 0u) << at.path();
+        EXPECT_EQ(text_of(at.path()), whole) << i;
+      }
+    }
+  }
+  EXPECT_GT(killed, 0);
+  good(line);
+}
+
+// ---- what a program does with packs ------------------------------------------------------------
+
+class Env {
+ public:
+  Env(const char* name, const char* value) : name_(name) {
+    if (const char* before = ::getenv(name)) before_ = before;
+    if (value) {
+      ::setenv(name, value, 1);
+    } else {
+      ::unsetenv(name);
+    }
+  }
+  Env(const Env&) = delete;
+  Env& operator=(const Env&) = delete;
+  ~Env() {
+    if (before_) {
+      ::setenv(name_, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+Problem small_problem(std::int64_t head_dim = 16) {
+  Problem p;
+  p.dtype = DType::f32;
+  p.batch = 1;
+  p.heads_q = p.heads_kv = 4;
+  p.seq_q = p.seq_k = 64;
+  p.head_dim = p.value_head_dim = head_dim;
+  p.set_dense_bshd();
+  return p;
+}
+
+class PackInContext : public PackCommand {
+ protected:
+  // Of this machine, with the kernel of small_problem().
+  void make_pack(const std::string& more = {}) const {
+    good("pack create -o app.hfpack --dtype f32 --head-dim 16 " + more);
+  }
+  ContextOptions deployed() const {
+    ContextOptions options;
+    options.use_disk_cache = false;
+    options.prebuilt = {(folder_ / "app.hfpack").string()};
+    return options;
+  }
+  static std::vector<float> solve(const Plan& plan) {
+    const Problem& p = plan.problem();
+    const auto size = static_cast<std::size_t>(p.seq_q * p.heads_q * p.head_dim);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> q(size), k(size), v(size), out(size, NAN);
+    for (auto* data : {&q, &k, &v}) {
+      for (float& x : *data) x = normal(random);
+    }
+    TensorPointers tensors;
+    tensors.q = q.data();
+    tensors.k = k.data();
+    tensors.v = v.data();
+    tensors.out = out.data();
+    plan.run(tensors);
+    return out;
+  }
+  static void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5f) << i;
+  }
+  Env cxx_{"HIPFLASH_CXX", "/no/such/compiler"};
+  Env isa_{"HIPFLASH_CPU_ISA", nullptr};
+  Env verify_{"HIPFLASH_VERIFY", "1"};
+};
+
+class WithCompiler : public Env {
+ public:
+  WithCompiler() : Env("HIPFLASH_CXX", nullptr) {}
+};
+
+TEST_F(PackInContext, ByPathByMemoryByFolderAndByEnvironment) {
+  {
+    const WithCompiler here;
+    make_pack();
+  }
+  const std::string bytes = text_of(folder_ / "app.hfpack");
+  ContextOptions memory, folder, none;
+  memory.use_disk_cache = folder.use_disk_cache = none.use_disk_cache = false;
+  memory.packs = {{bytes.data(), bytes.size()}};
+  folder.prebuilt = {folder_.string()};
+  for (const ContextOptions& options : {deployed(), memory, folder}) {
+    Context ctx(DeviceId{}, options);
+    const Plan plan = ctx.plan(small_problem());
+    EXPECT_EQ(plan.tier(), Tier::prebuilt);
+    EXPECT_THAT(plan.explanation().reason, Not(HasSubstr("general")));
+    solve(plan);
+    EXPECT_EQ(ctx.cache_stats().compiles, 0u);
+  }
+  const Env prebuilt("HIPFLASH_PREBUILT", (folder_ / "app.hfpack").c_str());
+  Context ctx(DeviceId{}, none);
+  EXPECT_THAT(ctx.plan(small_problem()).explanation().reason, Not(HasSubstr("general")));
+}
+
+TEST_F(PackInContext, ADamagedOrUntrustedPackOfTheOptionsIsAnError) {
+  {
+    const WithCompiler here;
+    make_pack();
+  }
+  std::string bytes = text_of(folder_ / "app.hfpack");
+  bytes[60] ^= 1;
+  ContextOptions memory;
+  memory.packs = {{bytes.data(), bytes.size()}};
+  EXPECT_THROW(Context(DeviceId{}, memory), Error);
+  memory.packs = {{nullptr, 5}};
+  EXPECT_THROW(Context(DeviceId{}, memory), Error);
+  const std::string key = std::string(64, 'a');
+  const Env trusted("HIPFLASH_TRUSTED_KEYS", key.c_str());
+  try {
+    Context ctx(DeviceId{}, deployed());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::CacheUnusable);
+    EXPECT_THAT(error.what(), HasSubstr("not signed"));
+  }
+}
+
+// The error names what is missing, and the command it gives does add it.
+TEST_F(PackInContext, WhatIsMissingIsNamedWithTheCommandThatAddsIt) {
+  const Env never("HIPFLASH_COMPILE", "never");
+  std::vector<Problem> problems = {small_problem(24), small_problem(24), small_problem(24)};
+  problems[1].causal = true;
+  problems[1].features.lse = true;
+  problems[2].q.seq += 1;  // no longer aligned: beyond what options can say
+  problems[2].aligned = false;
+  for (const Problem& problem : problems) {
+    ContextOptions options = deployed();
+    options.prebuilt.clear();
+    Context ctx(DeviceId{}, options);
+    ctx.seal();  // the general kernels of the build must not serve
+    std::string said;
+    try {
+      ctx.plan(problem);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::NotSupported);
+      said = error.what();
+    }
+    EXPECT_THAT(said, HasSubstr("f32 d24"));
+    const std::size_t begin = said.find("`hipflash pack create"), end = said.find('`', begin + 1);
+    ASSERT_NE(end, std::string::npos) << said;
+    const std::string command = said.substr(begin + 10, end - begin - 10);
+    {
+      const WithCompiler here;
+      const Env compile("HIPFLASH_COMPILE", nullptr);
+      good(command);
+    }
+    options.prebuilt = {(folder_ / "more.hfpack").string()};
+    Context again(DeviceId{}, options);
+    again.seal();
+    EXPECT_EQ(again.plan(problem).tier(), Tier::prebuilt) << command;
+  }
+}
+
+// A compiler that is there and of no use: the general kernel serves, with one warning.
+TEST_F(PackInContext, ABrokenCompilerIsWarnedOfOnceAndTheGeneralKernelServes) {
+  {
+    const WithCompiler here;
+    good("pack create -o app.hfpack --general");
+  }
+  for (const char* body : {"case \"$1\" in --version|-dumpmachine) exec c++ \"$1\";; esac\n"
+                           "echo 'cannot execute as: No such file' >&2; exit 1\n",
+                           "echo 'this is no compiler' >&2; exit 1\n"}) {
+    const fs::path compiler = folder_ / "broken";
+    std::ofstream(compiler) << "#!/bin/sh\nprintf x >> '" << (folder_ / "asked").string() << "'\n"
+                            << body;
+    ::chmod(compiler.c_str(), 0700);
+    fs::remove(folder_ / "asked");
+    const Env cxx("HIPFLASH_CXX", compiler.c_str());
+    testing::internal::CaptureStderr();
+    ContextOptions options = deployed();
+    Context ctx(DeviceId{}, options);
+    for (const std::int64_t head_dim : {16, 24, 40}) {
+      const Plan plan = ctx.plan(small_problem(head_dim));
+      EXPECT_EQ(plan.tier(), head_dim == 16 ? Tier::prebuilt : plan.tier());
+      EXPECT_THAT(plan.explanation().reason, HasSubstr("general"));
+      solve(plan);
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("does not work"), said.rfind("does not work")) << said;
+    EXPECT_THAT(said, HasSubstr("does not work"));
+    // What it is (twice), the kernel, the empty function; not again for each problem.
+    EXPECT_LE(fs::file_size(folder_ / "asked"), 4u);
+  }
+}
+
+TEST_F(PackInContext, GeneralServesWhileTheSpecializedKernelIsCompiled) {
+  const WithCompiler here;
+  good("pack create -o app.hfpack --general");
+  // A compiler that waits for a sign.
+  const fs::path compiler = folder_ / "slow";
+  std::ofstream(compiler) << "#!/bin/sh\ncase \"$1\" in --version|-dumpmachine) exec c++ \"$1\";; "
+                             "esac\nwhile [ ! -e '"
+                          << (folder_ / "go").string()
+                          << "' ]; do sleep 0.05; done\nexec c++ \"$@\"\n";
+  ::chmod(compiler.c_str(), 0700);
+  const Env cxx("HIPFLASH_CXX", compiler.c_str());
+  ContextOptions options = deployed();
+  options.while_compiling = WhileCompiling::general;
+  Context ctx(DeviceId{}, options);
+  const Plan first = ctx.plan(small_problem(40));
+  EXPECT_THAT(first.explanation().reason, HasSubstr("while the specialized one is compiled"));
+  const std::vector<float> early = solve(first);
+  EXPECT_THAT(ctx.plan(small_problem(40)).explanation().reason, HasSubstr("while"));
+  std::ofstream(folder_ / "go") << "";
+  bool specialized = false;
+  for (int i = 0; i < 600 && !specialized; ++i) {
+    specialized =
+        ctx.plan(small_problem(40)).tier() == Tier::compiled ||
+        ctx.plan(small_problem(40)).explanation().reason.find("general") == std::string::npos;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ASSERT_TRUE(specialized);
+  expect_close(early, solve(ctx.plan(small_problem(40))));
+  EXPECT_EQ(solve(first), early);  // a Plan that is held stays what it is
+}
+
+TEST_F(PackInContext, SealedContextsDoNotFallBack) {
+  {
+    const WithCompiler here;
+    good("pack create -o app.hfpack --general");
+  }
+  ContextOptions options = deployed();
+  options.while_compiling = WhileCompiling::general;
+  Context ctx(DeviceId{}, options);
+  ctx.seal();
+  EXPECT_THROW(ctx.plan(small_problem(40)), Error);
+}
+
+TEST_F(PackInContext, RecordedByManyProcessesThenPackedAndFoundWhole) {
+  const WithCompiler here;
+  const std::string file = (folder_ / "recorded.jsonl").string();
+  std::ofstream(file) << "{\"arch\":\"cpu-av";  // of a process that was killed
+  std::vector<pid_t> children;
+  for (int child = 0; child < 6; ++child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::setenv("HIPFLASH_RECORD", file.c_str(), 1);
+      try {
+        Context ctx(DeviceId{}, {});
+        for (const std::int64_t head_dim : {16, 24}) ctx.plan(small_problem(head_dim));
+        ctx.plan(small_problem(16));
+      } catch (...) {
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    children.push_back(pid);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  const std::vector<WorkloadItem> items = read_workload(file);
+  EXPECT_EQ(items.size(), 2u);
+  const std::string text = text_of(file);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;  // each once, and the torn one
+  std::ofstream(file, std::ios::app) << "{\"arch\":\"cpu-av";
+
+  good("pack create -o all.hfpack --workload recorded.jsonl");
+  good("pack create -o some.hfpack --dtype f32 --head-dim 16");
+  good("pack verify all.hfpack --workload recorded.jsonl");
+  const Result lacking = run("pack verify some.hfpack --workload recorded.jsonl --json");
+  EXPECT_EQ(lacking.exit_code, 1);
+  const json missing = json::parse(lacking.out)["missing"];
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_THAT(missing[0]["label"].get<std::string>(), HasSubstr("f32 d24"));
+  good("pack verify some.hfpack all.hfpack --workload recorded.jsonl");
+}
+
+TEST_F(PackInContext, FromCacheTakesWhatRanAndIsCurrent) {
+  const WithCompiler here;
+  ContextOptions options;
+  options.cache_dir = (folder_ / "cache").string();
+  std::string key;
+  {
+    Context ctx(DeviceId{}, options);
+    key = ctx.plan(small_problem(24)).explanation().key;
+  }
+  good("pack create -o app.hfpack --from-cache", "HIPFLASH_CACHE_DIR=cache");
+  const pack::Contents contents = pack::verify((folder_ / "app.hfpack").string());
+  ASSERT_EQ(contents.kernels.size(), 1u);
+  EXPECT_EQ(contents.kernels[0].key, key);
+  EXPECT_EQ(run("pack create -o none.hfpack --from-cache --arch gfx942", "HIPFLASH_CACHE_DIR=cache")
+                .exit_code,
+            0);
+  EXPECT_TRUE(pack::list((folder_ / "none.hfpack").string()).kernels.empty());
+}
+
+}  // namespace
+}  // namespace hipflash::cli
