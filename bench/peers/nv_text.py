@@ -15,7 +15,7 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'kernel_sources')
 ROOT_HERE = ROOT
-FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, bias=False, mask=False, sinks=False,
+FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, bias=False, mask=False, sinks=False, ragged=False, paged=False,
              lse=True, split_keys=False, aligned=True)
 FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forward_sm90.cu',
             'f32': 'gpu/attention_forward_nvf32.cu'}

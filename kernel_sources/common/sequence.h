@@ -20,6 +20,11 @@ HF_DEVICE long long sequence_offset(const AttentionArgs& args, const void* offse
                                 : static_cast<const int*>(offsets)[b];
 }
 
+// Keys are in pages. General kernels take both kinds of calls.
+HF_DEVICE bool in_pages(const AttentionArgs& args) {
+  return Spec::paged && (Spec::head_dim != 0 || args.block_table);
+}
+
 // p + elements * (size of an element of q, k, v and out).
 HF_DEVICE const void* advance(const void* p, long long elements) {
   return static_cast<const char*>(p) + elements * kElementBytes;
@@ -105,7 +110,7 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
   }
   if (fault != kNoFault) keys = 0;
   one.seq_k = static_cast<int>(keys);
-  if constexpr (Spec::paged) {
+  if (in_pages(args)) {
     one.block_table = args.block_table + slot * args.block_table_stride;
     one.first_position = static_cast<int>(first_key);
   } else {
@@ -118,26 +123,31 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
   return one;
 }
 
-// Elements from args.k (args.v) to the row of key j of the sequence; `args` of
-// arguments_of_sequence(). An entry of the table that is no page reads page 0 and sets args.fault.
-HF_DEVICE long long key_offset(const AttentionArgs& args, const RowStrides& stride, int j) {
-  if constexpr (Spec::paged) {
-    const int position = args.first_position + j;
-    const int index = position / args.page_size;
-    int page = args.block_table[index];
-    if (static_cast<unsigned>(page) >= static_cast<unsigned>(args.pages)) {
-      if (args.fault) *args.fault = kPageFault;
-      page = 0;
-    }
-    return page * stride.batch + (position - index * args.page_size) * stride.seq;
-  } else {
-    return j * stride.seq;
-  }
+// The page in an entry of a sequence's row of the block table; `args` of arguments_of_sequence().
+// An entry that is no page reads page 0 and sets args.fault.
+HF_DEVICE int page_at(const AttentionArgs& args, int index) {
+  const int page = args.block_table[index];
+  if (static_cast<unsigned>(page) < static_cast<unsigned>(args.pages)) return page;
+  if (args.fault) *args.fault = kPageFault;
+  return 0;
 }
 
-// Packed queries: which sequence the tile with this number belongs to. Sequence b owns the numbers
-// from cu[b] * rows_per_query / tile_rows + b on, which is at least one for each of its tiles and
-// needs no length of another sequence; numbers beyond its tiles are idle. There are
+// Elements from args.k (args.v) to the row of key j of the sequence; `args` of
+// arguments_of_sequence().
+HF_DEVICE long long key_offset(const AttentionArgs& args, const RowStrides& stride, int j) {
+  if (in_pages(args)) {
+    const int position = args.first_position + j;
+    const int index = position / args.page_size;
+    return page_at(args, index) * stride.batch + (position - index * args.page_size) * stride.seq;
+  }
+  return j * stride.seq;
+}
+
+// Packed queries: which sequence the tile with this number belongs to, where a query is
+// rows_per_query rows. Sequence b owns the numbers from (cu[b] - cu[0]) * rows_per_query /
+// tile_rows
+// + b on, which is at least one for each of its tiles and needs no length of another sequence;
+// numbers beyond its tiles are idle. There are
 // packed_query_tiles(total_q * rows_per_query, batch, tile_rows) numbers in all.
 struct PackedTile {
   int sequence;
@@ -145,11 +155,14 @@ struct PackedTile {
 };
 HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int tile_rows,
                                     int rows_per_query = 1) {
+  const auto inside = [&](int b) {
+    const long long offset = sequence_offset(args, args.cu_seqlens_q, b);
+    return offset < 0 ? 0 : offset > args.total_q ? args.total_q : offset;
+  };
+  const long long origin = inside(0);
   const auto first_number = [&](int b) {
-    long long offset = sequence_offset(args, args.cu_seqlens_q, b);
-    if (offset < 0) offset = 0;
-    if (offset > args.total_q) offset = args.total_q;
-    return static_cast<int>(offset * rows_per_query / tile_rows) + b;
+    const long long rows = inside(b) - origin;  // negative only where offsets cannot be right
+    return static_cast<int>((rows > 0 ? rows : 0) * rows_per_query / tile_rows) + b;
   };
   int low = 0, high = args.batch - 1;  // the last sequence whose first number is not beyond
   while (low < high) {

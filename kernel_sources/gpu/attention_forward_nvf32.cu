@@ -8,11 +8,14 @@
 
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/schedule_nv.h"
+
+#include "gpu/tile/ragged_nv.h"
 
 #include "gpu/tile/merge_nv.h"
 
@@ -62,6 +65,27 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
       const bool exists = row >= first && row < end && column < columns;
       copy_word(tile + 4 * (row * Pitch + column),
                 (const char*)(exists ? from + row * stride + column : from), exists);
+    }
+  }
+}
+
+// The same for keys in pages: row r is `offset` elements from `from`. Only in whole warps.
+template <int Rows, int Columns, int Pitch>
+HF_DEVICE void load_paged_rows(unsigned tile, const float* from, const PagedKeys<Rows>& keys,
+                               const RowStrides& stride, int first, int end, int columns) {
+  for (int row = (int)threadIdx.x / 32; row < Rows; row += kThreads / 32) {
+    const float* source = from + keys.offset(stride, row);
+    const bool exists = row >= first && row < end;
+    const int step = Spec::aligned ? 4 : 1;
+    for (int column = (int)(threadIdx.x & 31) * step; column < Columns; column += 32 * step) {
+      const int count = exists ? min(max(columns - column, 0), step) : 0;
+      const unsigned to = tile + 4 * (row * Pitch + column);
+      const char* at = (const char*)(count ? source + column : from);
+      if constexpr (Spec::aligned) {
+        copy_piece(to, at, 4 * count);
+      } else {
+        copy_word(to, at, count != 0);
+      }
     }
   }
 }
@@ -209,14 +233,15 @@ HF_DEVICE void update_references(const float (&s)[kLaneRows][kLaneKeys],
 // O / sum, and the log-sum-exp.
 HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
                             const float4 (&out)[kLaneRows][kPieces],
-                            const float (&reference)[kLaneRows], const float (&sum)[kLaneRows]) {
+                            const float (&reference)[kLaneRows], const float (&sum)[kLaneRows],
+                            int fault) {
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
   HF_UNROLL
   for (int i = 0; i < kLaneRows; i++) {
     const int query = work.row + threadIdx.x / 32 * 32 + lane_row() + 4 * i;
-    const float total = octet_sum(sum[i]), lse = log_sum_exp(reference[i], total),
-                factor = inverse_sum(total);
+    const RowResult result = finish_row(args, work.head, reference[i], octet_sum(sum[i]), fault);
+    const float lse = result.lse, factor = result.factor;
     if (query >= args.seq_q) continue;
     float* row = (float*)args.out + work.batch * args.out_stride.batch +
                  work.head * args.out_stride.head + query * args.out_stride.seq +
@@ -227,8 +252,8 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
     bool whole_pieces = Spec::aligned;
     if (Spec::split_keys && args.splits > 1) {
       const long long at =
-          (((long long)work.split * args.batch + work.batch) * args.heads_q + work.head) *
-              args.seq_q +
+          (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + work.head) *
+              args.partial_seq +
           query;
       row = args.partial_out + at * value_dim + work.chunk * kValueDim;
       lse_at = args.partial_lse + at;
@@ -254,12 +279,10 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
   }
 }
 
-}  // namespace hipflash
-
-using namespace hipflash;
-
-extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
-    attention_forward(const __grid_constant__ AttentionArgs args) {
+// The work of a block. `args` are those of the launch, or of one sequence of a ragged one;
+// `sequence` is its number.
+HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
+                      int sequence) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch;
   const unsigned p_tile = Spec::p_over_keys ? k_tile : k_tile + 4 * kKeys * kPitch;
@@ -269,18 +292,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
 
-  // This kernel is bound by arithmetic alone: with rows of different lengths the longest of all
-  // heads come first.
-  const int tiles = ceil_div(args.seq_q, kRows);
-  const int together = Spec::window_right ? args.batch * args.heads_q
-                                          : nv_heads_together(args, args.heads_q / args.heads_kv,
-                                                              tiles, pieces_together(tiles, 1), 4);
-  const Work work =
-      work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
   // What only the epilogue needs waits in shared memory: registers are what this kernel is short
   // of.
   const unsigned kept = v_tile + 4 * kKeys * kValueDim;
-  if (threadIdx.x == 0) keep_work(kept, work);
+  if (threadIdx.x == 0) {
+    Work epilogue = work;
+    if (Spec::ragged) epilogue.batch = sequence;
+    keep_work(kept, epilogue);
+  }
   const int last_row = min(work.row + kRows, args.seq_q) - 1;
   const KeyRange block_keys = keys_seen_by_any(args, work.row, last_row);
   Steps steps = steps_of(args, work.row, last_row, kKeys);
@@ -293,17 +312,33 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const float* v = (const float*)args.v + work.batch * args.v_stride.batch +
                    work.kv_head * args.v_stride.head + work.chunk * kValueDim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
+  // The places of keys in pages serve a step's keys and then its values.
+  PagedKeys<kKeys> places;
   const auto load_keys = [&](int step) {
     const int first = step * kKeys;
-    load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
-                                       block_keys.first - first, block_keys.end - first, head_dim);
+    if constexpr (Spec::paged) {
+      places.look_up(args, first, block_keys.first, block_keys.end);
+      load_paged_rows<kKeys, kHeadDim, kPitch>(k_tile, k, places, args.k_stride,
+                                               block_keys.first - first, block_keys.end - first,
+                                               head_dim);
+    } else {
+      load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
+                                         block_keys.first - first, block_keys.end - first,
+                                         head_dim);
+    }
     copies_issued();
   };
   const auto load_values = [&](int step) {
     const int first = step * kKeys;
-    load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq, args.v_stride.seq,
-                                           block_keys.first - first, block_keys.end - first,
-                                           value_columns);
+    if constexpr (Spec::paged) {
+      load_paged_rows<kKeys, kValueDim, kValueDim>(v_tile, v, places, args.v_stride,
+                                                   block_keys.first - first, block_keys.end - first,
+                                                   value_columns);
+    } else {
+      load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq,
+                                             args.v_stride.seq, block_keys.first - first,
+                                             block_keys.end - first, value_columns);
+    }
     copies_issued();
   };
   load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
@@ -385,5 +420,44 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   }
   wait_copies<0>();
   barrier();
-  store_result(args, kept_work(kept), out, reference, sum);
+  Work done = kept_work(kept);
+  if constexpr (Spec::ragged) {
+    // Found anew: nothing of it is kept over the loop.
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(launch, done.batch, fault);
+    if (fault != kNoFault && launch.fault) *launch.fault = fault;
+    done.batch = 0;
+    store_result(one, done, out, reference, sum, fault);
+  } else {
+    store_result(args, done, out, reference, sum, kNoFault);
+  }
+}
+
+}  // namespace hipflash
+
+using namespace hipflash;
+
+extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+    attention_forward(const __grid_constant__ AttentionArgs args) {
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+  if constexpr (Spec::ragged) {
+    Work work = ragged_work_of<kRows, false>(args, blockIdx.x, nvf32_value_chunks(value_dim));
+    const int sequence = work.batch;
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(args, sequence, fault);
+    if (fault == kOffsetsFault && args.fault) *args.fault = fault;
+    work.batch = 0;
+    if (work.row < one.seq_q) attend(args, one, work, sequence);
+  } else {
+    // This kernel is bound by arithmetic alone: with rows of different lengths the longest of all
+    // heads come first.
+    const int tiles = ceil_div(args.seq_q, kRows);
+    const int together = Spec::window_right
+                             ? args.batch * args.heads_q
+                             : nv_heads_together(args, args.heads_q / args.heads_kv, tiles,
+                                                 pieces_together(tiles, 1), 4);
+    const Work work =
+        work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
+    attend(args, args, work, 0);
+  }
 }

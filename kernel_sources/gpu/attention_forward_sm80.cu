@@ -7,14 +7,17 @@
 
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
-#include "gpu/tile/mma_sm80.h"
 #include "gpu/tile/schedule_nv.h"
 
+#include "gpu/tile/ragged_nv.h"
+
 #include "gpu/tile/merge_nv.h"
+#include "gpu/tile/mma_sm80.h"
 
 namespace hipflash {
 
@@ -165,7 +168,8 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
 }
 
 // O / sum, and the log-sum-exp.
-HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const WarpTile& warp) {
+HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const WarpTile& warp,
+                            int fault) {
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
   const int group = args.heads_q / args.heads_kv;
@@ -182,15 +186,17 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
       const int query = Spec::pack_heads ? row / group : row;
       const int head = Spec::pack_heads ? work.head + row % group : work.head;
       const bool exists = row < rows;
-      const float sum = quad_sum(warp.softmax[i].sum[h]);
-      const float lse = log_sum_exp(warp.softmax[i].reference[h], sum);
-      factor[h] = inverse_sum(sum);
+      const RowResult result = finish_row(args, exists ? head : 0, warp.softmax[i].reference[h],
+                                          quad_sum(warp.softmax[i].sum[h]), fault);
+      const float lse = result.lse;
+      factor[h] = result.factor;
       out_row[h] = nullptr;
       partial_row[h] = nullptr;
       const bool writes_lse = exists && (threadIdx.x & 3) == 0 && work.chunk == 0;
       if (Spec::split_keys && args.splits > 1) {
         const long long at =
-            (((long long)work.split * args.batch + work.batch) * args.heads_q + head) * args.seq_q +
+            (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + head) *
+                args.partial_seq +
             query;
         if (exists) partial_row[h] = args.partial_out + at * value_dim + work.chunk * kValueDim;
         if (writes_lse) args.partial_lse[at] = lse;
@@ -216,12 +222,10 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
   }
 }
 
-}  // namespace hipflash
-
-using namespace hipflash;
-
-extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
-    attention_forward(const __grid_constant__ AttentionArgs args) {
+// The work of a block. `args` are those of the launch, or of one sequence of a ragged one;
+// `sequence` is its number.
+HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
+                      int sequence) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes,
                  v_tiles = k_tiles + kStages * kKBytes;
@@ -232,12 +236,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   // Which rows: of one query head, or of all heads that share the keys.
   const int group = args.heads_q / args.heads_kv;
   const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
-  const int together =
-      nv_heads_together(args, Spec::pack_heads ? 1 : group, ceil_div(rows, kRows),
-                        pieces_together(ceil_div(rows, kRows), Spec::blocks_per_sm), 2);
-  const Work work = work_of<kRows, Spec::pack_heads>(
-      args, blockIdx.x, together,
-      nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim));
   const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
   const auto head_of = [&](int row) {
     return Spec::pack_heads ? work.head + row % group : work.head;
@@ -246,7 +244,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   // What only the epilogue needs waits in shared memory: registers are what this kernel is short
   // of.
   const unsigned kept = v_tiles + kStages * kVBytes;
-  if (threadIdx.x == 0) keep_work(kept, work);
+  if (threadIdx.x == 0) {
+    Work epilogue = work;
+    if (Spec::ragged) epilogue.batch = sequence;
+    keep_work(kept, epilogue);
+    if (Spec::ragged) keep_sequence(kept, args);
+  }
+  const auto mask_args = [&] {
+    if constexpr (Spec::ragged) {
+      return kept_sequence(kept, args);
+    } else {
+      return args;
+    }
+  };
 
   // Which keys: those that some row sees, or this split's share of them.
   const int last_row = min(work.row + kRows, rows) - 1;
@@ -265,13 +275,30 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
 
-  // Keys and values that no row of the block sees are zeros, whatever is in memory.
+  // Keys and values that no row of the block sees are zeros, whatever is in memory. The places of
+  // keys in pages are looked up a step before they are needed.
+  PagedKeys<kKeys> places;
+  const auto look_up = [&](int step) {
+    if constexpr (Spec::paged) places.look_up(args, step * kKeys, block_keys.first, block_keys.end);
+  };
   const auto load_keys = [&](int step, int stage, auto masked) {
+    if constexpr (Spec::paged) {
+      load_paged_tile<kKeys, kHeadDim, kThreads>(k_tiles + stage * kKBytes, k, places,
+                                                 args.k_stride, block_keys.first - step * kKeys,
+                                                 block_keys.end - step * kKeys, head_dim);
+      return;
+    }
     load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
         k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step,
         block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
   };
   const auto load_values = [&](int step, int stage, auto masked) {
+    if constexpr (Spec::paged) {
+      load_paged_tile<kKeys, kValueDim, kThreads>(v_tiles + stage * kVBytes, v, places,
+                                                  args.v_stride, block_keys.first - step * kKeys,
+                                                  block_keys.end - step * kKeys, value_columns);
+      return;
+    }
     load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
         v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step,
         block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
@@ -334,6 +361,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   const float scale = exponent_scale(args);
 
   // The first copies. With one stage, K and V take turns; else both of a step go together.
+  look_up(steps.end - 1);
   if constexpr (kStages == 1) {
     if (steps.end > steps.begin) {
       load_step(steps.end - 1, Constant<true>(),
@@ -347,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
           load_keys(step, i, masked);
           load_values(step, i, masked);
         });
+        look_up(steps.end - 2 - i);
       }
       copies_issued();
     }
@@ -361,6 +390,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     if constexpr (kStages == 1) {
       load_step(step, masked, [&](int x, auto edge) { load_values(x, 0, edge); });
       copies_issued();
+      look_up(step - 1);
     } else {
       const int ahead = step - (kStages - 1), next_stage = stage == 0 ? kStages - 1 : stage - 1;
       if (ahead >= steps.begin) {
@@ -368,13 +398,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
           load_keys(x, next_stage, edge);
           load_values(x, next_stage, edge);
         });
+        look_up(ahead - 1);
       }
       copies_issued();
     }
     bool needed = true;
     if constexpr (kMasked) {  // some rows of the block may have no key here
       const KeyRange warp_keys = keys_seen_by_any(
-          args, query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
+          mask_args(), query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
       needed = step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first;
     }
 
@@ -385,7 +416,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
       if constexpr (kMasked || kScoreModified) {
         HF_UNROLL
         for (int i = 0; i < kRowTiles; i++) {
-          modify_scores<kMasked>(args, s[i], lane_rows(i), work.batch,
+          modify_scores<kMasked>(mask_args(), s[i], lane_rows(i), work.batch,
                                  step * kKeys + 2 * (lane & 3));
         }
       }
@@ -434,5 +465,42 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
   }
   wait_copies<0>();
   barrier();
-  store_result(args, kept_work(kept), warp);
+  Work done = kept_work(kept);
+  if constexpr (Spec::ragged) {
+    // Found anew: nothing of it is kept over the loop.
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(launch, done.batch, fault);
+    if (fault != kNoFault && launch.fault) *launch.fault = fault;
+    done.batch = 0;
+    store_result(one, done, warp, fault);
+  } else {
+    store_result(args, done, warp, kNoFault);
+  }
+}
+
+}  // namespace hipflash
+
+using namespace hipflash;
+
+extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+    attention_forward(const __grid_constant__ AttentionArgs args) {
+  const int chunks =
+      nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim);
+  const int group = args.heads_q / args.heads_kv;
+  if constexpr (Spec::ragged) {
+    Work work = ragged_work_of<kRows, Spec::pack_heads>(args, blockIdx.x, chunks);
+    const int sequence = work.batch;
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(args, sequence, fault);
+    if (fault == kOffsetsFault && args.fault) *args.fault = fault;
+    work.batch = 0;
+    if (work.row < (Spec::pack_heads ? one.seq_q * group : one.seq_q)) {
+      attend(args, one, work, sequence);
+    }
+  } else {
+    const int tiles = ceil_div(Spec::pack_heads ? args.seq_q * group : args.seq_q, kRows);
+    const int together = nv_heads_together(args, Spec::pack_heads ? 1 : group, tiles,
+                                           pieces_together(tiles, Spec::blocks_per_sm), 2);
+    attend(args, args, work_of<kRows, Spec::pack_heads>(args, blockIdx.x, together, chunks), 0);
+  }
 }

@@ -321,8 +321,12 @@ struct Group {
     for (int h = 0; h < 2; h++) {
       const int query = lane.query[h];
       const bool exists = query < args.seq_q;
-      const float sum = quad_sum(softmax[0].sum[h]);
-      inverse[h] = inverse_sum(sum);
+      const float reference = softmax[0].reference[h], sum = quad_sum(softmax[0].sum[h]);
+      RowResult result = result_of_row(reference, sum);
+      if constexpr (Spec::sinks) {
+        if (args.sinks) result = join_sink(reference, sum, args.sinks[piece.head]);
+      }
+      inverse[h] = result.factor;
       row[h] = nullptr;
       if (exists) {
         row[h] =
@@ -331,7 +335,7 @@ struct Group {
       }
       if (Spec::lse && args.lse && exists && (threadIdx.x & 3) == 0) {
         args.lse[piece.batch * args.lse_stride.batch + piece.head * args.lse_stride.head +
-                 query * args.lse_stride.seq] = log_sum_exp(softmax[0].reference[h], sum);
+                 query * args.lse_stride.seq] = result.lse;
       }
     }
     store_rows_aligned(out, inverse, row, Spec::value_head_dim);

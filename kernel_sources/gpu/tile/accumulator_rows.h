@@ -153,6 +153,23 @@ HF_DEVICE float log_sum_exp(float reference, float sum) {
   return sum == 0.0f ? -kInfinity : (reference + log2_fast(sum)) * kLn2;
 }
 
+// What a row's accumulators are multiplied by at the end, and its log-sum-exp. `reference` and
+// `sum` are the softmax state of the whole row. A sink is one more logit, which has no value.
+struct RowResult {
+  float factor, lse;
+};
+HF_DEVICE RowResult result_of_row(float reference, float sum) {
+  return {inverse_sum(sum), log_sum_exp(reference, sum)};
+}
+HF_DEVICE RowResult join_sink(float reference, float sum, float sink) {
+  const float exponent = sink * kLog2e;
+  const float larger = fmaxf(reference, exponent);
+  if (larger == -kInfinity) return result_of_row(reference, sum);
+  const float scale = exp2_fast(reference - larger);
+  const float total = fmaf(sum, scale, exp2_fast(exponent - larger));
+  return {scale * inverse_sum(total), log_sum_exp(larger, total)};
+}
+
 // Stores 8 * kTiles columns of one 16-row tile, row h in `row[h]` (null: no such row), as whole
 // 16-byte pieces: the four lanes of a row transpose 4 x 4 words among themselves.
 // `columns` is how many of the row exist.

@@ -48,24 +48,23 @@ HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int c
   return work;
 }
 
-// Keeps a piece in 32 bytes of shared memory, and reads it back after a barrier.
+// Keeps a piece in the first 20 of 32 bytes of shared memory, and reads it back after a barrier.
 HF_DEVICE void keep_work(unsigned at, const Work& w) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w.batch), "r"(w.head),
                "r"(w.kv_head), "r"(w.row)
                : "memory");
-  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at + 16), "r"(w.chunk), "r"(w.split)
-               : "memory");
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at + 16), "r"(w.chunk + 8 * w.split) : "memory");
 }
 HF_DEVICE Work kept_work(unsigned at) {
   Work w;
+  int parts;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(w.batch), "=r"(w.head), "=r"(w.kv_head), "=r"(w.row)
                : "r"(at)
                : "memory");
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-               : "=r"(w.chunk), "=r"(w.split)
-               : "r"(at + 16)
-               : "memory");
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(parts) : "r"(at + 16) : "memory");
+  w.chunk = parts % 8;
+  w.split = parts / 8;
   return w;
 }
 
@@ -93,7 +92,8 @@ HF_DEVICE Steps steps_of(const AttentionArgs& args, int first_query, int last_qu
 // Leaves of the steps the share of one split of the keys.
 HF_DEVICE void take_share(Steps& steps, const AttentionArgs& args, int split, int tile) {
   if (args.splits > 1) {
-    const int share = ceil_div(ceil_div(args.seq_k, tile), args.splits);
+    const int share = args.keys_per_split ? args.keys_per_split / tile
+                                          : ceil_div(ceil_div(args.seq_k, tile), args.splits);
     steps.begin = max(steps.begin, split * share);
     steps.end = min(steps.end, (split + 1) * share);
   }
