@@ -178,7 +178,7 @@ int run(int argc, char** argv) {
         work.chunks = static_cast<int>((all + rows - 1) / rows);
         work.items = 1LL * batch * kv_heads * work.chunks;
         work.pairs_per_item = 1;
-        work.scratch_bytes = cpu_scratch(kernel.tile, dim, dim, rows).bytes;
+        work.scratch_bytes = cpu_scratch(kernel.tile, dim, dim, rows, false).bytes;
       }
       void* scratch =
           std::aligned_alloc(64, static_cast<std::size_t>(work.scratch_bytes + 63) / 64 * 64);

@@ -280,6 +280,8 @@ bool Check::run_problem() {
   }
 
   const int threads = pick(random, 1, 4);
+  a.partial_batch = a.batch;
+  a.partial_seq = a.seq_q;
   a.splits = 1;
   if (config.split_keys) {
     a.splits = chance(random, 0.3) ? cpu_key_splits(a, kernel.tile, threads) : pick(random, 1, 5);

@@ -53,7 +53,7 @@ inline std::string prologue(const KernelConfig& c) {
   flag("alibi", c.alibi);
   flag("bias", c.bias);
   flag("mask", c.mask);
-  flag("sinks", false);
+  for (const char* const absent : {"sinks", "ragged", "paged"}) flag(absent, false);
   flag("lse", c.lse);
   flag("split_keys", c.split_keys);
   flag("aligned", false);

@@ -1,5 +1,7 @@
-/// \file
-/// Symbol visibility. Everything outside the public headers is hidden in the shared library.
+/**
+ * \file
+ * Symbol visibility. Everything outside the public headers is hidden in the shared library.
+ */
 #pragma once
 
 #if defined(HIPFLASH_STATIC)

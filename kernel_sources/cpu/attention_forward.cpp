@@ -7,6 +7,7 @@
 // blocks at the edge of the mask are masked.
 #include "cpu/chunk.h"
 #include "cpu/few_rows.h"
+#include "cpu/finish.h"
 #include "cpu/microkernels.h"
 #include "cpu/pack.h"
 #include "cpu/softmax.h"
@@ -27,10 +28,13 @@ struct Buffers {
   float* scores;
   RowStates state;
   int output_stride;
+  float* joined;  // outputs of the parts so far, where a chunk handles all parts of its keys
+  RowTotal* totals;
 };
 
 HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_per_item) {
-  const CpuScratch layout = cpu_scratch(kTile, head_dim(args), value_head_dim(args), rows_per_item);
+  const CpuScratch layout = cpu_scratch(kTile, head_dim(args), value_head_dim(args), rows_per_item,
+                                        Spec::split_keys && args.keys_per_split > 0);
   char* base = static_cast<char*>(scratch);
   const auto at = [&](long long offset) { return reinterpret_cast<float*>(base + offset); };
   return {reinterpret_cast<Unit*>(at(layout.queries)),
@@ -39,7 +43,9 @@ HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_
           reinterpret_cast<Unit*>(at(layout.values)),
           at(layout.scores),
           {at(layout.row_max), at(layout.row_sum), at(layout.rescale)},
-          layout.value_columns};
+          layout.value_columns,
+          at(layout.joined),
+          reinterpret_cast<RowTotal*>(at(layout.totals))};
 }
 
 // The columns of a key block that a register block of rows works on.
@@ -172,8 +178,11 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
 template <int Rows>
 HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, int first_key, int keys, float factor) {
-  few_rows_scores<Rows>(args, chunk, reinterpret_cast<const float*>(buffers.queries), first_key,
-                        keys, buffers.scores);
+  RowList list;
+  const int listed = min_int(keys + kKeysAhead, chunk.keys.end - first_key);
+  few_rows_scores<Rows>(
+      args, rows_of_keys(args, args.k, args.k_stride, chunk, first_key, listed, list), listed,
+      reinterpret_cast<const float*>(buffers.queries), keys, buffers.scores);
   const int to = round_up(keys, kColumnStep);
   const KeyRange every =
       keys_seen_by_all(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
@@ -185,58 +194,51 @@ HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
       store(buffers.scores + row * Spec::tile_keys + i, broadcast(0.0f));
     }
   }
-  few_rows_output<Rows>(args, chunk, buffers.scores, first_key, keys, buffers.state.rescale,
-                        buffers.output, buffers.output_stride);
+  few_rows_output<Rows>(
+      args, rows_of_keys(args, args.v, args.v_stride, chunk, first_key, listed, list), listed,
+      buffers.scores, keys, buffers.state.rescale, buffers.output, buffers.output_stride);
 }
 
-// A finished row: output / sum and the logarithm of the sum of exponentials.
-HF_DEVICE void write_row(const AttentionArgs& args, const Chunk& chunk, int row,
-                         const float* output, float max, float sum) {
-  const int query = query_of(chunk, row), head = head_of(chunk, row), dim = value_head_dim(args);
-  const Vec inverse = broadcast(sum == 0.0f ? 0.0f : 1.0f / sum);
-  const float lse = sum == 0.0f ? -kInfinity : max * kLn2 + natural_log(sum);
-  const auto write = [&](auto* destination) {
-    int column = 0;
-    for (; column + kLanes <= dim; column += kLanes) {
-      store(destination + column, load(output + column) * inverse);
-    }
-    if (column < dim) {
-      store_first(destination + column, load(output + column) * inverse, dim - column);
-    }
-  };
-  if (Spec::split_keys && args.splits > 1) {
-    const long long index =
-        ((static_cast<long long>(chunk.split) * args.batch + chunk.batch) * args.heads_q + head) *
-            args.seq_q +
-        query;
-    write(args.partial_out + index * dim);
-    args.partial_lse[index] = lse;
-    return;
-  }
-  write(const_cast<Element*>(row_of(args.out, args.out_stride, chunk.batch, query, head)));
-  if constexpr (Spec::lse) {
-    if (args.lse) {
-      args.lse[chunk.batch * args.lse_stride.batch + query * args.lse_stride.seq +
-               head * args.lse_stride.head] = lse;
-    }
-  }
+// Rows of the sequence, of one key/value head.
+HF_DEVICE long long rows_of_sequence(const AttentionArgs& args, const Chunk& chunk) {
+  return static_cast<long long>(args.seq_q) * chunk.group;
 }
 
-// What this chunk's rows see of this split of the keys.
-HF_DEVICE KeyRange keys_of_split(const AttentionArgs& args, const Chunk& chunk) {
-  const KeyRange seen = keys_seen_by_any(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
-  if (!Spec::split_keys || args.splits <= 1 || seen.first >= seen.end) return seen;
+// How many parts of its keys a chunk handles one after the other. With keys_per_split, sequences of
+// few rows are cut at fixed keys, whoever handles the parts: so their bits do not depend on others.
+HF_DEVICE int parts_of_chunk(const AttentionArgs& args, const Chunk& chunk) {
+  if constexpr (Spec::split_keys) {
+    if (args.keys_per_split > 0 && args.splits <= 1 &&
+        rows_of_sequence(args, chunk) <= kRowsToSplit) {
+      return max_int((args.seq_k + args.keys_per_split - 1) / args.keys_per_split, 1);
+    }
+  }
+  return 1;
+}
+
+// A part of the keys that some row of the chunk sees.
+HF_DEVICE KeyRange keys_of_part(const AttentionArgs& args, const Chunk& chunk, KeyRange seen,
+                                int part, int parts) {
+  if (!Spec::split_keys || parts <= 1 || seen.first >= seen.end) return seen;
+  if (args.keys_per_split > 0) {
+    if (rows_of_sequence(args, chunk) > kRowsToSplit) return part == 0 ? seen : KeyRange{0, 0};
+    const long long first = static_cast<long long>(part) * args.keys_per_split;
+    const auto inside = [&](long long key) {
+      return static_cast<int>(key < seen.first ? seen.first : key < seen.end ? key : seen.end);
+    };
+    return {inside(first), inside(first + args.keys_per_split)};
+  }
   const long long blocks =
       (static_cast<long long>(seen.end) - seen.first + Spec::tile_keys - 1) / Spec::tile_keys;
-  const auto boundary = [&](int split) {
-    const long long key = seen.first + blocks * split / args.splits * Spec::tile_keys;
+  const auto boundary = [&](int n) {
+    const long long key = seen.first + blocks * n / parts * Spec::tile_keys;
     return static_cast<int>(key < seen.end ? key : seen.end);
   };
-  return {boundary(chunk.split), boundary(chunk.split + 1)};
+  return {boundary(part), boundary(part + 1)};
 }
 
-HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffers& buffers) {
-  chunk.keys = keys_of_split(args, chunk);
+// All rows of the chunk against its keys: raw outputs, maxima and sums.
+HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers) {
   const int padded_rows =
       chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kFewRows), Spec::micro_rows);
   for (int row = 0; row < padded_rows; ++row) {
@@ -268,53 +270,131 @@ HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffer
     }
   } else if (chunk.keys.first < chunk.keys.end) {
     pack_queries(args, chunk, sign, buffers.queries);
+    RowList k_list, v_list;
+    const auto k_rows = [&](int key, int keys) {
+      return rows_of_keys(args, args.k, args.k_stride, chunk, key, keys, k_list);
+    };
+    const auto v_rows = [&](int key, int keys) {
+      return rows_of_keys(args, args.v, args.v_stride, chunk, key, keys, v_list);
+    };
     for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
       const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
-      pack_keys(args, chunk, key, keys, round_up(keys, kColumnStep), buffers.keys);
-      pack_values(args, chunk, key, keys, buffers.values);
+      pack_keys(args, k_rows(key, keys), keys, round_up(keys, kColumnStep), buffers.keys);
+      pack_values(args, chunk, v_rows(key, keys), key, keys, buffers.values);
       const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
+      const KeyRows next_k = k_rows(key + keys, next_keys), next_v = v_rows(key + keys, next_keys);
       for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
-        prefetch_keys(args, chunk, key + keys, next_keys, row, chunk.rows);
+        prefetch_keys(args, next_k, next_v, next_keys, row, chunk.rows);
         attend_block(args, chunk, buffers, row, key, keys, factor);
       }
     }
   }
 
-  for (int row = 0; row < chunk.rows; ++row) {
-    write_row(args, chunk, row,
-              buffers.output + static_cast<long long>(row) * buffers.output_stride,
-              buffers.state.max[row], buffers.state.sum[row]);
+  if constexpr (Spec::ragged) {
+    for (int row = 0; chunk.fault && row < chunk.rows; ++row) {
+      buffers.state.sum[row] = __builtin_nanf("");
+    }
   }
+}
+
+// Joins what attend_keys() made of one part to the rows' totals.
+HF_DEVICE void join_rows(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                         bool first_part) {
+  const int stride = buffers.output_stride;
+  for (int row = 0; row < chunk.rows; ++row) {
+    float* joined = buffers.joined + static_cast<long long>(row) * stride;
+    if (first_part) {
+      buffers.totals[row] = total_before(args, head_of(chunk, row));
+      for (int column = 0; column < stride; column += kLanes) {
+        store(joined + column, broadcast(0.0f));
+      }
+    }
+    const float lse = lse_of_row(buffers.state.max[row], buffers.state.sum[row]);
+    if (lse == -kInfinity) continue;
+    const JoinWeights weights = join(buffers.totals[row], lse);
+    join_row(joined, buffers.output + static_cast<long long>(row) * stride,
+             inverse_of(buffers.state.sum[row]), weights, stride);
+  }
+}
+
+HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffers& buffers) {
+  const KeyRange seen = keys_seen_by_any(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
+  const int parts = parts_of_chunk(args, chunk);
+  for (int part = 0; part < parts; ++part) {
+    chunk.keys = parts > 1 ? keys_of_part(args, chunk, seen, part, parts)
+                           : keys_of_part(args, chunk, seen, chunk.split, args.splits);
+    attend_keys(args, chunk, buffers);
+    if (parts > 1) join_rows(args, chunk, buffers, part == 0);
+  }
+  for (int row = 0; row < chunk.rows; ++row) {
+    const long long at = static_cast<long long>(row) * buffers.output_stride;
+    if (parts > 1) {
+      const float inverse = inverse_of(buffers.totals[row].sum);
+      write_result(args, chunk.batch, query_of(chunk, row), head_of(chunk, row),
+                   lse_of(buffers.totals[row]),
+                   [&](int column) { return load(buffers.joined + at + column) * inverse; });
+    } else {
+      write_row(args, chunk, row, buffers.output + at, buffers.state.max[row],
+                buffers.state.sum[row]);
+    }
+  }
+}
+
+// Chunk `index` of a sequence; false if the sequence has no such rows.
+HF_DEVICE bool place_chunk(const AttentionArgs& args, const CpuWork& work, long long index,
+                           Chunk& chunk) {
+  chunk.first_row = index * work.rows_per_item;
+  const long long rows = rows_of_sequence(args, chunk) - chunk.first_row;
+  chunk.rows = static_cast<int>(rows < work.rows_per_item ? rows : work.rows_per_item);
+  return rows > 0;
 }
 
 }  // namespace hipflash
 
 // Item numbers count pairs fastest, then splits, then chunks from the last: with a causal mask the
-// last chunk sees the most keys.
+// last chunk sees the most keys. With packed queries a pair is (tile of queries, key/value head).
 extern "C" __attribute__((visibility("default"))) void attention_forward(
     const hipflash::AttentionArgs* args, const hipflash::CpuWork* work, long long item,
     void* scratch) {
   using namespace hipflash;
-  const long long pairs = static_cast<long long>(args->batch) * args->heads_kv;
-  const long long groups = (pairs + work->pairs_per_item - 1) / work->pairs_per_item;
+  const long long groups = (work->pairs + work->pairs_per_item - 1) / work->pairs_per_item;
   const int splits = Spec::split_keys && args->splits > 1 ? args->splits : 1;
   const long long first_pair = item % groups * work->pairs_per_item;
-  const long long end_pair =
-      first_pair + work->pairs_per_item < pairs ? first_pair + work->pairs_per_item : pairs;
-  const int split = static_cast<int>(item / groups % splits);
+  const long long end_pair = first_pair + work->pairs_per_item < work->pairs
+                                 ? first_pair + work->pairs_per_item
+                                 : work->pairs;
   const long long index = work->chunks - 1 - item / groups / splits;
 
   Chunk chunk = {};
   chunk.group = args->heads_q / args->heads_kv;
-  chunk.first_row = index * work->rows_per_item;
-  const long long rows = static_cast<long long>(args->seq_q) * chunk.group - chunk.first_row;
-  chunk.rows = static_cast<int>(rows < work->rows_per_item ? rows : work->rows_per_item);
-  chunk.split = split;
+  chunk.split = static_cast<int>(item / groups % splits);
   const Buffers buffers = buffers_in(scratch, *args, work->rows_per_item);
-  for (long long pair = first_pair; pair < end_pair; ++pair) {
-    chunk.batch = static_cast<int>(pair / args->heads_kv);
-    chunk.head_kv = static_cast<int>(pair % args->heads_kv);
-    attend_chunk(*args, chunk, buffers);
+  if constexpr (Spec::ragged) {
+    AttentionArgs one;
+    int sequence = -1;
+    for (long long pair = first_pair; pair < end_pair; ++pair) {
+      const int place = static_cast<int>(pair / args->heads_kv);
+      chunk.head_kv = static_cast<int>(pair % args->heads_kv);
+      PackedTile tile = {place, static_cast<int>(index)};
+      if (args->cu_seqlens_q) {
+        tile = packed_tile_of(*args, place, work->rows_per_item / chunk.group);
+      }
+      if (tile.sequence != sequence) {
+        int fault = kNoFault;
+        one = arguments_of_sequence(*args, tile.sequence, fault);
+        sequence = tile.sequence;
+        chunk.fault = fault != kNoFault;
+        if (chunk.fault && args->fault) *args->fault = fault;
+      }
+      if (place_chunk(one, *work, tile.tile, chunk)) attend_chunk(one, chunk, buffers);
+    }
+  } else {
+    place_chunk(*args, *work, index, chunk);
+    for (long long pair = first_pair; pair < end_pair; ++pair) {
+      chunk.batch = static_cast<int>(pair / args->heads_kv);
+      chunk.head_kv = static_cast<int>(pair % args->heads_kv);
+      attend_chunk(*args, chunk, buffers);
+    }
   }
 }
 
@@ -323,47 +403,8 @@ extern "C" __attribute__((visibility("default"))) void attention_merge(
     const hipflash::AttentionArgs* args, const hipflash::CpuWork*, long long item, void*) {
   using namespace hipflash;
   if constexpr (Spec::split_keys) {
-    const long long all_rows = static_cast<long long>(args->batch) * args->heads_q * args->seq_q;
-    const long long end = (item + 1) * kMergeRows < all_rows ? (item + 1) * kMergeRows : all_rows;
-    const int dim = value_head_dim(*args);
-    for (long long row = item * kMergeRows; row < end; ++row) {
-      const long long query = row % args->seq_q, head = row / args->seq_q % args->heads_q;
-      const long long batch = row / args->seq_q / args->heads_q;
-      float max = -kInfinity;
-      for (int split = 0; split < args->splits; ++split) {
-        const float lse = args->partial_lse[split * all_rows + row];
-        max = lse > max || lse != lse ? lse : max;
-      }
-      const float base = max == -kInfinity ? 0.0f : max;
-      const auto weight = [&](int split) {
-        return exp2(broadcast((args->partial_lse[split * all_rows + row] - base) * kLog2e))[0];
-      };
-      float sum = 0.0f;
-      for (int split = 0; split < args->splits; ++split) sum += weight(split);
-      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-
-      Element* out = const_cast<Element*>(row_of(args->out, args->out_stride, batch, query, head));
-      for (int column = 0; column < dim; column += kLanes) {
-        const int columns = min_int(kLanes, dim - column);
-        Vec total = broadcast(0.0f);
-        for (int split = 0; split < args->splits; ++split) {
-          const float* partial = args->partial_out + (split * all_rows + row) * dim + column;
-          const Vec part = columns == kLanes ? load(partial) : load_first(partial, columns);
-          total = fma(part, broadcast(weight(split) * inverse), total);
-        }
-        if (columns == kLanes) {
-          store(out + column, total);
-        } else {
-          store_first(out + column, total, columns);
-        }
-      }
-      if constexpr (Spec::lse) {
-        if (args->lse) {
-          args->lse[batch * args->lse_stride.batch + query * args->lse_stride.seq +
-                    head * args->lse_stride.head] =
-              sum == 0.0f ? -kInfinity : base + natural_log(sum);
-        }
-      }
-    }
+    const long long rows = partial_rows(*args);
+    const long long end = (item + 1) * kMergeRows < rows ? (item + 1) * kMergeRows : rows;
+    for (long long row = item * kMergeRows; row < end; ++row) merge_row(*args, row);
   }
 }

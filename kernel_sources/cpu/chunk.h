@@ -5,6 +5,7 @@
 
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 
 namespace hipflash {
 
@@ -14,7 +15,8 @@ struct Chunk {
   long long first_row;
   int rows;
   int split;
-  KeyRange keys;  // what the chunk's rows see, cut to this split
+  bool fault;     // the sequence's numbers cannot be right: rows become NaN
+  KeyRange keys;  // what the chunk's rows see, cut to one part of the keys
 };
 
 HF_DEVICE int query_of(const Chunk& chunk, int row) {

@@ -28,29 +28,25 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
   }
 }
 
-// Keys from one that is read to one that is asked for. Rows of f32 are long enough for the
-// processor's own prefetching.
-constexpr int kKeysAhead = sizeof(Element) == 2 ? 16 : 0;
-
 HF_DEVICE void prefetch_row(const Element* row, int elements) {
   constexpr int kLine = 64 / sizeof(Element);
   for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, 3);
 }
 
-// scores[row][key] = q . k, straight from the tensor. There are as many sums as lanes, so that they
+// scores[row][key] = q . k for `keys` rows of K in place, of which `listed` are known and worth
+// asking for ahead. There are as many sums as lanes, so that they
 // are reduced together.
 template <int Rows>
-HF_DEVICE void few_rows_scores(const AttentionArgs& args, const Chunk& chunk, const float* queries,
-                               int first_key, int keys, float* scores) {
+HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, int listed,
+                               const float* queries, int keys, float* scores) {
   constexpr int kKeys = kLanes / Rows;
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
-  const Element* base = row_of(args.k, args.k_stride, chunk.batch, first_key, chunk.head_kv);
   for (int key = 0; key < keys; key += kKeys) {
     const Element* k[kKeys];
     HF_UNROLL for (int n = 0; n < kKeys; ++n) {
-      k[n] = key + n < keys ? base + (key + n) * args.k_stride.seq : kZeroRow;
-      if (kKeysAhead && first_key + key + n + kKeysAhead < chunk.keys.end) {
-        prefetch_row(base + (key + n + kKeysAhead) * args.k_stride.seq, dim);
+      k[n] = key + n < keys ? rows[key + n] : kZeroRow;
+      if (kKeysAhead && key + n + kKeysAhead < listed) {
+        prefetch_row(rows[key + n + kKeysAhead], dim);
       }
     }
     Vec sum[kLanes];
@@ -80,11 +76,10 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const Chunk& chunk, co
 // output[row] = output[row] * rescale[row] + sum over keys of probability * value. A key whose
 // probabilities are all 0 is not read: nobody may see it.
 template <int Rows>
-HF_DEVICE void few_rows_output(const AttentionArgs& args, const Chunk& chunk, const float* scores,
-                               int first_key, int keys, const float* rescale, float* output,
+HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, int listed,
+                               const float* scores, int keys, const float* rescale, float* output,
                                int output_stride) {
   const int dim = value_head_dim(args);
-  const Element* base = row_of(args.v, args.v_stride, chunk.batch, first_key, chunk.head_kv);
   HF_UNROLL for (int row = 0; row < Rows; ++row) {
     for (int i = 0; i < dim; i += kLanes) {
       float* out = output + row * output_stride + i;
@@ -102,9 +97,9 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const Chunk& chunk, co
         probability[row][n] = p;
         used |= float_bits(p);
       }
-      v[n] = used ? base + (key + n) * args.v_stride.seq : kZeroRow;
-      if (kKeysAhead && first_key + key + n + kKeysAhead < chunk.keys.end) {
-        prefetch_row(base + (key + n + kKeysAhead) * args.v_stride.seq, dim);
+      v[n] = used ? rows[key + n] : kZeroRow;
+      if (kKeysAhead && key + n + kKeysAhead < listed) {
+        prefetch_row(rows[key + n + kKeysAhead], dim);
       }
     }
     const auto step = [&](int i, auto load_value) {

@@ -2,12 +2,9 @@
 // padded with zeros to whole register blocks.
 #pragma once
 
-#include "cpu/chunk.h"
+#include "cpu/key_rows.h"
 
 namespace hipflash {
-
-// What stands for a row that does not exist or that nobody may see.
-static const Element kZeroRow[512 + 2 * kLanes] = {};
 
 // A square of kLanes rows x kLanes units, transposed; rows beyond `count` read as zeros.
 template <class RowAt>
@@ -46,20 +43,18 @@ HF_DEVICE void pack_queries(const AttentionArgs& args, const Chunk& chunk, float
   }
 }
 
-// Keys first_key .. first_key + count, as [panel of micro columns][unit][micro columns], padded
-// with zero keys to `columns`.
-HF_DEVICE void pack_keys(const AttentionArgs& args, const Chunk& chunk, int first_key, int count,
-                         int columns, Unit* packed) {
+// The first `count` keys of `rows`, as [panel of micro columns][unit][micro columns], padded with
+// zero keys to `columns`.
+HF_DEVICE void pack_keys(const AttentionArgs& args, const KeyRows& rows, int count, int columns,
+                         Unit* packed) {
   const int dim = head_dim(args), units = units_of(dim);
-  const Element* base = row_of(args.k, args.k_stride, chunk.batch, first_key, chunk.head_kv);
   for (int column = 0; column < columns; column += kLanes) {
     Unit* panel = packed + static_cast<long long>(column / kMicroColumns) * kMicroColumns * units +
                   column % kMicroColumns;
-    const Element* rows = base + column * args.k_stride.seq;
+    const KeyRows here_rows = rows.from(column);
     for (int unit = 0; unit < units; unit += kLanes) {
       Vec square[kLanes];
-      load_transposed([&](int i) { return rows + i * args.k_stride.seq; }, count - column, unit,
-                      dim, square);
+      load_transposed([&](int i) { return here_rows[i]; }, count - column, unit, dim, square);
       const int here = min_int(kLanes, units - unit);
       HF_UNROLL for (int i = 0; i < kLanes; ++i) {
         if (i < here) store(reinterpret_cast<float*>(panel + i * kMicroColumns), square[i]);
@@ -85,14 +80,13 @@ HF_DEVICE Vec pack_value_unit(const Element* low, const Element* high, int dim, 
   return check;
 }
 
-// Values first_key .. first_key + count, as [panel of micro columns][unit of keys][micro columns].
-// A row that is not finite is packed as zeros if no row of the chunk sees its key: its
-// probabilities are 0, and 0 * NaN would still reach the output.
-HF_DEVICE void pack_values(const AttentionArgs& args, const Chunk& chunk, int first_key, int count,
-                           Unit* packed) {
+// The values of keys first_key .. first_key + count, whose rows are `rows`, as [panel of micro
+// columns][unit of keys][micro columns]. A row that is not finite is packed as zeros if no row of
+// the chunk sees its key: its probabilities are 0, and 0 * NaN would still reach the output.
+HF_DEVICE void pack_values(const AttentionArgs& args, const Chunk& chunk, const KeyRows& rows,
+                           int first_key, int count, Unit* packed) {
   const int dim = value_head_dim(args);
-  const Element* base = row_of(args.v, args.v_stride, chunk.batch, first_key, chunk.head_kv);
-  const auto row_at = [&](int i) { return i < count ? base + i * args.v_stride.seq : kZeroRow; };
+  const auto row_at = [&](int i) { return i < count ? rows[i] : kZeroRow; };
   Vec check = broadcast(0.0f);
   for (int unit = 0; unit < units_of(count); ++unit) {
     const int i = unit * kUnitElements;
@@ -112,18 +106,16 @@ HF_DEVICE void pack_values(const AttentionArgs& args, const Chunk& chunk, int fi
 
 // Asks for the K and V rows that will be packed next, a part of them at each block of queries, so
 // that packing does not wait for memory.
-HF_DEVICE void prefetch_keys(const AttentionArgs& args, const Chunk& chunk, int first_key, int keys,
-                             int row, int rows) {
+HF_DEVICE void prefetch_keys(const AttentionArgs& args, const KeyRows& k, const KeyRows& v,
+                             int keys, int row, int rows) {
   if (keys <= 0) return;
-  constexpr int kLine = 64 / sizeof(Element);
   const int first = static_cast<int>(static_cast<long long>(keys) * row / rows);
   const int end = static_cast<int>(static_cast<long long>(keys) *
                                    min_int(row + Spec::tile_queries, rows) / rows);
-  for (int key = first_key + first; key < first_key + end; ++key) {
-    const Element* k = row_of(args.k, args.k_stride, chunk.batch, key, chunk.head_kv);
-    const Element* v = row_of(args.v, args.v_stride, chunk.batch, key, chunk.head_kv);
-    for (int i = 0; i < head_dim(args); i += kLine) __builtin_prefetch(k + i, 0, 2);
-    for (int i = 0; i < value_head_dim(args); i += kLine) __builtin_prefetch(v + i, 0, 2);
+  constexpr int kLine = 64 / sizeof(Element);
+  for (int key = first; key < end; ++key) {
+    for (int i = 0; i < head_dim(args); i += kLine) __builtin_prefetch(k[key] + i, 0, 2);
+    for (int i = 0; i < value_head_dim(args); i += kLine) __builtin_prefetch(v[key] + i, 0, 2);
   }
 }
 

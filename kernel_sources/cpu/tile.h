@@ -11,6 +11,8 @@ using Element = ElementOf<Spec::element>::Type;
 constexpr CpuTile kTile = {Spec::tile_queries, Spec::tile_keys, Spec::micro_rows,
                            Spec::micro_vectors};
 constexpr int kMicroColumns = Spec::micro_vectors * kLanes;
+constexpr int kRowsToSplit =
+    Spec::tile_queries;  // rows of a sequence up to which fixed cuts are made
 
 static_assert(kTile.tile_queries % kTile.micro_rows == 0, "query blocks are whole register blocks");
 static_assert(kTile.tile_keys % kMicroColumns == 0, "key blocks are whole register blocks");

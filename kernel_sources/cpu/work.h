@@ -14,8 +14,9 @@ namespace hipflash {
 // Run-time numbers, chosen by plan_cpu_work(). Results do not depend on them beyond rounding, and
 // on pairs_per_item not at all.
 struct CpuWork {
-  int rows_per_item;        // rows of one chunk
-  int chunks;               // chunks of rows of one pair
+  long long pairs;          // (batch, key/value head); packed: (tile of queries, key/value head)
+  int rows_per_item;        // rows of one chunk; packed: whole queries
+  int chunks;               // chunks of rows of one pair; packed: 1, its tile
   int pairs_per_item;       // pairs that one item handles one after the other
   long long items;          // items of attention_forward; lower numbers are the heavier ones
   long long merge_items;    // items of attention_merge, to run after all of attention_forward
@@ -32,8 +33,10 @@ struct CpuTile {
 
 // Pieces of a thread's scratch, as offsets in bytes.
 struct CpuScratch {
-  long long queries, output, keys, values, scores, row_max, row_sum, rescale, bytes;
-  int value_columns;  // row length of `output`, in floats
+  long long queries, output, keys, values, scores, row_max, row_sum, rescale;
+  long long joined, totals;  // where a chunk joins parts of its keys
+  long long bytes;
+  int value_columns;  // row length of `output` and `joined`, in floats
 };
 
 constexpr long long cpu_round_up(long long x, long long multiple) {
@@ -41,7 +44,7 @@ constexpr long long cpu_round_up(long long x, long long multiple) {
 }
 
 constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_head_dim,
-                                 int rows_per_item) {
+                                 int rows_per_item, bool joins_parts) {
   constexpr long long kWord = 4;             // an f32 or two bf16
   constexpr long long kColumnMultiple = 64;  // no register block is wider
   const long long rows = cpu_round_up(rows_per_item, tile.tile_queries);
@@ -57,60 +60,109 @@ constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_he
               cpu_round_up(static_cast<long long>(tile.tile_queries) * tile.tile_keys * kWord, 64);
   s.row_sum = s.row_max + cpu_round_up(rows * kWord, 64);
   s.rescale = s.row_sum + cpu_round_up(rows * kWord, 64);
-  s.bytes = s.rescale + cpu_round_up(rows * kWord, 64);
+  s.joined = s.rescale + cpu_round_up(rows * kWord, 64);
+  const long long joined_rows = joins_parts ? tile.tile_queries : 0;
+  s.totals = s.joined + joined_rows * columns * kWord;
+  s.bytes = s.totals + cpu_round_up(joined_rows * 2 * kWord, 64);
   return s;
 }
 
 // Rows of attention_merge that one item handles.
 constexpr int kMergeRows = 64;
 
+// Queries that share the chunks of rows_per_item rows: whole ones, so that packed sequences are cut
+// where dense ones are.
+constexpr long long cpu_queries_of(long long rows, int group) {
+  return rows / group > 1 ? rows / group : 1;
+}
+
 // Cuts a call into items for `threads` threads. Only sizes in `args` are read; args.splits is
-// honoured, see cpu_key_splits().
+// honoured, see cpu_key_splits(). Of ragged calls seq_q and seq_k are the longest sequence's.
 inline CpuWork plan_cpu_work(const AttentionArgs& args, const CpuTile& tile, int threads) {
   CpuWork work = {};
   if (args.batch <= 0 || args.heads_q <= 0 || args.heads_kv <= 0 || args.seq_q <= 0) return work;
-  const long long pairs = static_cast<long long>(args.batch) * args.heads_kv;
-  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
+  const int group = args.heads_q / args.heads_kv;
+  const bool packed = args.total_q > 0;
+  const bool invariant = args.keys_per_split > 0;
+  const long long rows = static_cast<long long>(args.seq_q) * group;
+  const long long all_rows =
+      packed ? static_cast<long long>(args.total_q) * group : rows * args.batch;
   const int splits = args.splits > 1 ? args.splits : 1;
 
   // Chunks as large as fits the second-level cache, smaller when threads would run out of items.
   long long per_item = args.head_dim + args.value_head_dim <= 256 ? 1024 : 512;
-  if (per_item > rows) per_item = rows;
-  while (per_item > tile.tile_queries &&
-         pairs * splits * ((rows + per_item - 1) / per_item) < 4LL * threads) {
-    per_item = (per_item + 1) / 2;
+  if (invariant) {
+    per_item = cpu_queries_of(2LL * tile.tile_queries, group) * group;  // whatever else there is
+    if (per_item > rows) per_item = rows;
+  } else {
+    if (per_item > rows) per_item = rows;
+    const auto items = [&](long long size) {
+      const long long chunks =
+          packed ? (all_rows + size - 1) / size : args.batch * ((rows + size - 1) / size);
+      return chunks * args.heads_kv * splits;
+    };
+    while (per_item > tile.tile_queries && items(per_item) < 4LL * threads) {
+      per_item = (per_item + 1) / 2;
+    }
+    if (per_item > tile.tile_queries) per_item = cpu_round_up(per_item, tile.tile_queries);
+    if (packed) per_item = cpu_queries_of(per_item, group) * group;
   }
-  if (per_item > tile.tile_queries) per_item = cpu_round_up(per_item, tile.tile_queries);
   work.rows_per_item = static_cast<int>(per_item);
-  work.chunks = static_cast<int>((rows + per_item - 1) / per_item);
+  work.chunks = packed ? 1 : static_cast<int>((rows + per_item - 1) / per_item);
+  const long long places =
+      packed ? args.total_q / (per_item / group) + args.batch : args.batch;  // as in sequence.h
+  work.pairs = places * args.heads_kv;
 
   // Tiny problems: several pairs per item, so that handing out work costs nothing beside it.
   constexpr long long kWorthHandingOut = 1 << 18;  // multiply-adds
   const long long cost = 1 + per_item * args.seq_k * (args.head_dim + args.value_head_dim) / splits;
   long long together = kWorthHandingOut / cost;
-  const long long at_most = pairs / (8LL * threads);
+  const long long at_most = work.pairs / (8LL * threads);
   if (together > at_most) together = at_most;
   work.pairs_per_item = static_cast<int>(together > 1 ? together : 1);
-  const long long groups = (pairs + work.pairs_per_item - 1) / work.pairs_per_item;
+  const long long groups = (work.pairs + work.pairs_per_item - 1) / work.pairs_per_item;
   work.items = groups * splits * work.chunks;
-  const long long merge_rows = static_cast<long long>(args.batch) * args.heads_q * args.seq_q;
+  const long long merge_rows =
+      static_cast<long long>(args.partial_batch) * args.heads_q * args.partial_seq;
   work.merge_items = splits > 1 ? (merge_rows + kMergeRows - 1) / kMergeRows : 0;
   work.scratch_bytes =
-      cpu_scratch(tile, args.head_dim, args.value_head_dim, work.rows_per_item).bytes;
+      cpu_scratch(tile, args.head_dim, args.value_head_dim, work.rows_per_item, invariant).bytes;
   return work;
 }
 
+// Keys at which sequences are cut where the bits must not depend on the batch: a multiple of every
+// tile's keys, and enough for a part to be worth its joining.
+constexpr int kFixedKeysPerSplit = 1024;
+
 // How many parts to split the keys into: 1 unless chunks of rows alone cannot busy the threads.
-inline int cpu_key_splits(const AttentionArgs& args, const CpuTile& tile, int threads) {
-  if (args.batch <= 0 || args.heads_kv <= 0 || args.seq_q <= 0) return 1;
-  const long long pairs = static_cast<long long>(args.batch) * args.heads_kv;
-  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
-  const long long items = pairs * ((rows + tile.tile_queries - 1) / tile.tile_queries);
-  if (items >= 2LL * threads) return 1;
-  const long long wanted = (2LL * threads + items - 1) / items;
+// `seen_keys` is the number of keys that blocks of tile_queries rows walk over, of all sequences
+// and key/value heads; args.seq_k the longest sequence's. args.keys_per_split is honoured.
+inline int cpu_key_splits(const AttentionArgs& args, const CpuTile& tile, int threads,
+                          long long seen_keys) {
+  if (seen_keys <= 0 || args.seq_k <= 0) return 1;
+  // The longest walk should be no longer than half of a thread's share.
+  const long long wanted = (2LL * threads * args.seq_k + seen_keys - 1) / seen_keys;
+  if (wanted <= 1) return 1;
   const long long possible = args.seq_k / (4LL * tile.tile_keys);  // a split worth its merge
-  const long long splits = wanted < possible ? wanted : possible;
+  long long splits = wanted < possible ? wanted : possible;
+  if (args.keys_per_split > 0) {
+    splits = (static_cast<long long>(args.seq_k) + args.keys_per_split - 1) / args.keys_per_split;
+  }
+  // Where rows are many although keys are few, partial results would be the larger problem.
+  constexpr long long kMostPartials = 1LL << 26;  // floats
+  const long long partials = static_cast<long long>(args.partial_batch) * args.heads_q *
+                             args.partial_seq * (args.value_head_dim + 1);
+  if (splits * partials > kMostPartials) return 1;
   return static_cast<int>(splits > 1 ? splits : 1);
+}
+
+// The same of a call whose sequences are all as long as seq_q and seq_k.
+inline int cpu_key_splits(const AttentionArgs& args, const CpuTile& tile, int threads) {
+  if (args.heads_kv <= 0) return 1;
+  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
+  const long long blocks = (rows + tile.tile_queries - 1) / tile.tile_queries;
+  return cpu_key_splits(args, tile, threads,
+                        static_cast<long long>(args.batch) * args.heads_kv * blocks * args.seq_k);
 }
 
 }  // namespace hipflash

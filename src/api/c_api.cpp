@@ -1,5 +1,7 @@
 #include "hipflash/c.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -59,14 +61,15 @@ const T& require(const T* pointer, const char* name) {
   return *pointer;
 }
 
-// The caller's struct, which may be of an older or newer header than this library's.
+// The caller's struct, which may be of an older or newer header than this library's. `least` is
+// what the first header had and no call makes sense without.
 template <class T>
-T versioned(const T* given, const char* name, const T& defaults) {
+T versioned(const T* given, const char* name, const T& defaults, std::size_t least) {
   static_assert(std::is_trivially_copyable_v<T>);
   if (!given) fail(ErrorCode::InvalidArgument, "{} = NULL must point to a struct", name);
   constexpr std::size_t most = 4096;
   const std::size_t size = given->struct_size;
-  if (size < sizeof(given->struct_size) || size > most) {
+  if (size < least || size > most || size % alignof(T) != 0) {
     fail(ErrorCode::InvalidArgument, "{}.struct_size = {} must be the size of the struct, {} here",
          name, size, sizeof(T));
   }
@@ -83,8 +86,13 @@ T versioned(const T* given, const char* name, const T& defaults) {
   return known;
 }
 
+void require_unused(std::int64_t reserved, const char* name) {
+  if (reserved != 0) fail(ErrorCode::InvalidArgument, "{} = {} must be 0", name, reserved);
+}
+
 Tensor tensor_of(const hipflash_tensor* given, const char* name) {
-  const hipflash_tensor t = versioned<hipflash_tensor>(given, name, HIPFLASH_TENSOR_INIT);
+  const hipflash_tensor t =
+      versioned<hipflash_tensor>(given, name, HIPFLASH_TENSOR_INIT, sizeof(hipflash_tensor));
   return {t.data,
           static_cast<DType>(t.dtype),
           t.batch,
@@ -97,7 +105,9 @@ Tensor tensor_of(const hipflash_tensor* given, const char* name) {
 AttentionOptions options_of(const hipflash_options* given) {
   AttentionOptions options;
   if (!given) return options;
-  const hipflash_options o = versioned<hipflash_options>(given, "options", HIPFLASH_OPTIONS_INIT);
+  const hipflash_options o = versioned<hipflash_options>(given, "options", HIPFLASH_OPTIONS_INIT,
+                                                         offsetof(hipflash_options, scale));
+  require_unused(o.reserved, "options.reserved");
   if (o.scale_set) options.scale = o.scale;
   options.causal = o.causal != 0;
   options.alignment = static_cast<MaskAlignment>(o.alignment);
@@ -136,7 +146,9 @@ ContextOptions context_options_of(const hipflash_context_options* given) {
   ContextOptions options;
   if (!given) return options;
   const auto o =
-      versioned<hipflash_context_options>(given, "context options", HIPFLASH_CONTEXT_OPTIONS_INIT);
+      versioned<hipflash_context_options>(given, "context options", HIPFLASH_CONTEXT_OPTIONS_INIT,
+                                          offsetof(hipflash_context_options, cache_dir));
+  require_unused(o.reserved, "context options.reserved");
   options.use_disk_cache = o.no_disk_cache == 0;
   options.threads = o.threads;
   if (o.cache_dir) options.cache_dir = o.cache_dir;
@@ -213,8 +225,9 @@ hipflash_status hipflash_plan_run(const hipflash_plan* plan, const hipflash_poin
                                   void* stream) {
   return guarded([&] {
     require(plan, "plan");
-    const hipflash_pointers p =
-        versioned<hipflash_pointers>(pointers, "pointers", HIPFLASH_POINTERS_INIT);
+    const hipflash_pointers p = versioned<hipflash_pointers>(
+        pointers, "pointers", HIPFLASH_POINTERS_INIT, offsetof(hipflash_pointers, lse));
+    require_unused(p.reserved, "pointers.reserved");
     TensorPointers tensors;
     tensors.q = p.q;
     tensors.k = p.k;

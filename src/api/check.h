@@ -25,4 +25,8 @@ Extents key_extents(const Problem& problem) noexcept;
 // Throws Error(InvalidArgument) for a pointer that is missing or not aligned as promised.
 void check_pointers(const Problem& problem, const TensorPointers& tensors);
 
+// Throws Error(InvalidArgument) for offsets, lengths, slots or pages of a ragged call that cannot
+// be right, naming the array, the index, the value and the rule. For memory that the host can read.
+void check_sequences(const Problem& problem, const TensorPointers& tensors);
+
 }  // namespace hipflash::api

@@ -10,6 +10,9 @@ namespace hipflash {
 void Plan::Impl::run(const TensorPointers& tensors, Stream stream) const {
   if (empty) return;
   api::check_pointers(problem, tensors);
+  if (device.platform == Platform::cpu && problem.features.ragged()) {
+    api::check_sequences(problem, tensors);
+  }
   AttentionArgs call = args;
   call.q = tensors.q;
   call.k = tensors.k;

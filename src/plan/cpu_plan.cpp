@@ -38,7 +38,6 @@ jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
 
 KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel,
                     const TileSource* tuned) {
-  require_built(problem, "the cpu");
   const MaskBounds bounds = mask_bounds(problem);
   KernelFacts facts = facts_of(problem, bounds);
   const CpuIsa isa = platform::isa_for(best, facts.element);
@@ -52,11 +51,15 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
                     problem.batch_invariant ? nullptr : tuned, tile_key(kFamily, facts, plan.args),
                     cpu_default_tile(isa, facts.element, facts.head_dim, facts.value_head_dim),
                     [&] { return cpu_tiles(isa); }, plan.tile);
+  if (problem.batch_invariant) plan.args.keys_per_split = kFixedKeysPerSplit;
   plan.args.splits = cpu_key_splits(plan.args, tile, threads);
   platform::CpuLaunch launch;
   launch.work = plan_cpu_work(plan.args, tile, threads);
-  launch.partial_bytes = partial_bytes(plan.args);
-  facts.split_keys = plan.args.splits > 1;
+  launch.partial_bytes = platform::partial_bytes(plan.args);
+  launch.ragged = facts.ragged;
+  launch.tile = tile;
+  launch.threads = threads;
+  facts.split_keys = plan.args.splits > 1 || problem.batch_invariant || facts.ragged;
   plan.launch = launch;
   plan.work_items = launch.work.items;
   plan.workspace_bytes =
@@ -71,15 +74,6 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
                                                                         cpu_isa_facts(isa).name)
                                                           : "tuned");
   return plan;
-}
-
-std::size_t partial_bytes(const AttentionArgs& args) noexcept {
-  if (args.splits <= 1) return 0;
-  const std::size_t rows = static_cast<std::size_t>(args.partial_batch) *
-                           static_cast<std::size_t>(args.heads_q) *
-                           static_cast<std::size_t>(args.partial_seq);
-  return static_cast<std::size_t>(args.splits) * rows *
-         (static_cast<std::size_t>(args.value_head_dim) + 1) * sizeof(float);
 }
 
 }  // namespace hipflash::plan

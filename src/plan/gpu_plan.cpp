@@ -98,7 +98,7 @@ class Builder {
     launch.forward = {grid_size(blocks(args)), static_cast<unsigned>(config.threads),
                       static_cast<unsigned>(config.shared_bytes)};
     if (args.splits > 1) launch.merge = {grid_size(merge_blocks(args)), merge_threads, 0};
-    launch.partial_bytes = partial_bytes(args);
+    launch.partial_bytes = platform::partial_bytes(args);
     return finish(family, config, launch, why);
   }
 
@@ -412,7 +412,7 @@ DeviceFacts facts_of_architecture(const std::string& arch) {
   facts.compute_units = 1;  // never splits keys: a kernel made ahead serves the usual case
   if (arch.rfind("gfx", 0) == 0) {
     facts.kind = platform::Kind::hip;
-    facts.shared_bytes = 64 * 1024;
+    facts.shared_bytes = 64U * 1024;
     return facts;
   }
   if (arch.rfind("sm_", 0) == 0) {

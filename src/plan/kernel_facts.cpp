@@ -55,7 +55,7 @@ KernelFacts general_facts(ElementType element) noexcept {
   facts.element = element;
   facts.window_left = facts.window_right = true;
   facts.softcap = facts.alibi = facts.bias = facts.mask = facts.lse = true;
-  facts.split_keys = true;
+  facts.sinks = facts.ragged = facts.paged = facts.split_keys = true;
   return facts;
 }
 

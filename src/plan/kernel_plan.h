@@ -22,7 +22,4 @@ struct KernelPlan {
   TileChoice tile;
 };
 
-// Bytes of the partial results of args.splits parts of the keys; 0 for one part.
-std::size_t partial_bytes(const AttentionArgs& args) noexcept;
-
 }  // namespace hipflash::plan

@@ -21,6 +21,10 @@ struct LaunchShape {
 struct CpuLaunch {
   CpuWork work = {};
   std::size_t partial_bytes = 0;  // partial results of split keys
+  // Ragged calls are cut up anew when they run: their lengths are on the host.
+  bool ragged = false;
+  CpuTile tile = {};
+  int threads = 1;
 };
 
 struct GpuLaunch {
@@ -32,6 +36,16 @@ struct GpuLaunch {
   std::optional<Sm90Tile> tensor_maps;
   bool bf16 = false;  // element type of the tensor maps; else f16
 };
+
+// Bytes of the partial results of args.splits parts of the keys; 0 for one part.
+inline std::size_t partial_bytes(const AttentionArgs& args) {
+  if (args.splits <= 1) return 0;
+  const std::size_t rows = static_cast<std::size_t>(args.partial_batch) *
+                           static_cast<std::size_t>(args.heads_q) *
+                           static_cast<std::size_t>(args.partial_seq);
+  return static_cast<std::size_t>(args.splits) * rows *
+         (static_cast<std::size_t>(args.value_head_dim) + 1) * sizeof(float);
+}
 
 // Lays the partial results of split keys out in `memory`: all LSEs, then all outputs.
 inline void place_partials(AttentionArgs& args, float* memory) {

@@ -46,7 +46,7 @@ use_with_pkg_config() {
   # pkg-config quotes for a shell, so a shell must read its words.
   flags=$(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs hipflash)
   eval "\"$cxx\" -std=c++17 \"\$work/readme.cpp\" -o \"\$work/pc_readme\" $flags"
-  eval "\"$cc\" -std=c11 \"\$source/tests/install/consumer/consumer.c\" -o \"\$work/pc_c\" $flags -lm"
+  eval "\"$cc\" -std=c99 -Wall -Wextra -Wpedantic -Werror \"\$source/tests/install/consumer/consumer.c\" -o \"\$work/pc_c\" $flags -lm"
   for program in pc_readme pc_c; do
     LD_LIBRARY_PATH=$(dirname "$pc") "$work/$program" >"$work/out" || die "$program, built with pkg-config, failed"
     check_output "$work/out" "$program"

@@ -26,7 +26,7 @@ class CpuTarget final : public Target {
 }  // namespace
 
 std::vector<std::string> target_names() {
-  return {};
+  return available_isas();
 }
 
 Target& target(const std::string& name) {

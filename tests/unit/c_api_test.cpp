@@ -99,12 +99,12 @@ TEST_F(CApi, SaysWhatIsWrong) {
   EXPECT_EQ(hipflash_attention_forward(context_, &q, &bad, &v, &out, nullptr, nullptr),
             HIPFLASH_INVALID_ARGUMENT);
   EXPECT_THAT(hipflash_last_error(), HasSubstr("k.dim = 16"));
-  float sink = 0;
+  const std::int32_t lengths[] = {1 << 20, 0, 0};
   hipflash_options options = HIPFLASH_OPTIONS_INIT;
-  options.sinks = &sink;
+  options.kv_lengths = lengths;
   EXPECT_EQ(hipflash_attention_forward(context_, &q, &k, &v, &out, &options, nullptr),
-            HIPFLASH_NOT_SUPPORTED);
-  EXPECT_THAT(hipflash_last_error(), HasSubstr("sinks"));
+            HIPFLASH_INVALID_ARGUMENT);
+  EXPECT_THAT(hipflash_last_error(), HasSubstr("cache.lengths[0] = 1048576"));
   hipflash_context* other = nullptr;
   EXPECT_EQ(hipflash_context_create("gpu", nullptr, &other), HIPFLASH_INVALID_ARGUMENT);
   EXPECT_EQ(other, nullptr);

@@ -9,6 +9,7 @@
 
 #include "core/fail.h"
 #include "platform/cpu/isa.h"
+#include "platform/cpu/ragged_call.h"
 
 namespace hipflash::platform {
 namespace {
@@ -104,28 +105,35 @@ class CpuRunner final : public Runner {
         merge_(module_->entry<CpuModule::Entry>("attention_merge")) {}
 
   void run(AttentionArgs args, Stream) const override {
-    if (launch_.partial_bytes > 0) {
-      auto* const partials = static_cast<float*>(thread_partials.reserve(launch_.partial_bytes));
-      if (!partials) {
-        fail(ErrorCode::OutOfMemory, "{} bytes for the partial results of {} key splits",
-             launch_.partial_bytes, args.splits);
-      }
-      place_partials(args, partials);
+    CpuWork work = launch_.work;
+    std::size_t partials = launch_.partial_bytes;
+    if (launch_.ragged) {
+      work = cut_ragged_call(args, launch_);
+      partials = partial_bytes(args);
     }
-    run_all(forward_, args, launch_.work.items);
-    if (launch_.work.merge_items > 0) run_all(merge_, args, launch_.work.merge_items);
+    if (partials > 0) {
+      auto* const memory = static_cast<float*>(thread_partials.reserve(partials));
+      if (!memory) {
+        fail(ErrorCode::OutOfMemory, "{} bytes for the partial results of {} key splits", partials,
+             args.splits);
+      }
+      place_partials(args, memory);
+    }
+    run_all(forward_, args, work, work.items);
+    if (work.merge_items > 0) run_all(merge_, args, work, work.merge_items);
   }
 
  private:
-  void run_all(CpuModule::Entry entry, const AttentionArgs& args, std::int64_t items) const {
-    Call call{entry, &args, &launch_.work};
+  void run_all(CpuModule::Entry entry, const AttentionArgs& args, const CpuWork& work,
+               std::int64_t items) const {
+    Call call{entry, &args, &work};
     if (items == 1) {
       run_item(&call, 0);
     } else {
       (*pool_)->run(items, run_item, &call);
     }
     if (call.out_of_memory) {
-      fail(ErrorCode::OutOfMemory, "{} bytes of scratch for a thread", launch_.work.scratch_bytes);
+      fail(ErrorCode::OutOfMemory, "{} bytes of scratch for a thread", work.scratch_bytes);
     }
   }
 

@@ -1,0 +1,66 @@
+// Where the rows of K and V of a block of keys are: at equal distances, or one by one in pages.
+#pragma once
+
+#include "cpu/chunk.h"
+
+namespace hipflash {
+
+// What stands for a row that does not exist or that nobody may see.
+static const Element kZeroRow[512 + 2 * kLanes] = {};
+
+// Keys from one that is read in place to one that is asked for. Rows of f32 are long enough for the
+// processor's own prefetching.
+constexpr int kKeysAhead = sizeof(Element) == 2 ? 16 : 0;
+
+struct KeyRows {
+  const Element* first;
+  long long stride;
+  const Element* const* list;  // with pages
+
+  __attribute__((always_inline)) const Element* operator[](int i) const {
+    if constexpr (Spec::paged) return list[i];
+    return first + i * stride;
+  }
+  // The same rows, counted from row i.
+  __attribute__((always_inline)) KeyRows from(int i) const {
+    if constexpr (Spec::paged) return {first, stride, list + i};
+    return {first + i * stride, stride, list};
+  }
+};
+
+// Room for the list of a block's rows, and of those that are asked for ahead.
+struct RowList {
+  const Element* rows[Spec::paged ? Spec::tile_keys + kKeysAhead : 1];
+};
+
+// Lists rows of K or V. One division for the first key, then page by page.
+static __attribute__((noinline)) void list_rows(const AttentionArgs& args, const void* tensor,
+                                                const RowStrides& stride, const Chunk& chunk,
+                                                int first_key, int count, const Element** rows) {
+  if (!args.block_table) {
+    const Element* row = row_of(tensor, stride, chunk.batch, first_key, chunk.head_kv);
+    for (int i = 0; i < count; ++i, row += stride.seq) rows[i] = row;
+    return;
+  }
+  const int position = args.first_position + first_key;
+  int index = position / args.page_size;
+  int offset = position - index * args.page_size;
+  for (int i = 0; i < count; ++index, offset = 0) {
+    const Element* row = row_of(tensor, stride, page_at(args, index), offset, chunk.head_kv);
+    const int end = min_int(count, i + args.page_size - offset);
+    for (; i < end; ++i, row += stride.seq) rows[i] = row;
+  }
+}
+
+// Rows of `count` keys of K (or V, by `tensor` and `stride`) from first_key on.
+HF_DEVICE KeyRows rows_of_keys(const AttentionArgs& args, const void* tensor,
+                               const RowStrides& stride, const Chunk& chunk, int first_key,
+                               int count, RowList& list) {
+  if constexpr (Spec::paged) {
+    list_rows(args, tensor, stride, chunk, first_key, count, list.rows);
+    return {nullptr, 0, list.rows};
+  }
+  return {row_of(tensor, stride, chunk.batch, first_key, chunk.head_kv), stride.seq, nullptr};
+}
+
+}  // namespace hipflash
