@@ -6,6 +6,7 @@
 // its output, which stays in the second-level cache. Blocks that no query sees are skipped; only
 // blocks at the edge of the mask are masked.
 #include "cpu/chunk.h"
+#include "cpu/few_keys.h"
 #include "cpu/few_rows.h"
 #include "cpu/finish.h"
 #include "cpu/microkernels.h"
@@ -179,7 +180,7 @@ template <int Rows>
 HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, int first_key, int keys, float factor) {
   RowList list;
-  const int listed = min_int(keys + kKeysAhead, chunk.keys.end - first_key);
+  const int listed = min_int(keys + kMostKeysAhead, chunk.keys.end - first_key);
   few_rows_scores<Rows>(
       args, rows_of_keys(args, args.k, args.k_stride, chunk, first_key, listed, list), listed,
       reinterpret_cast<const float*>(buffers.queries), keys, buffers.scores);
@@ -237,8 +238,8 @@ HF_DEVICE KeyRange keys_of_part(const AttentionArgs& args, const Chunk& chunk, K
   return {boundary(part), boundary(part + 1)};
 }
 
-// All rows of the chunk against its keys: raw outputs, maxima and sums.
-HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers) {
+// Rows before their first key.
+HF_DEVICE void clear_rows(const Chunk& chunk, const Buffers& buffers) {
   const int padded_rows =
       chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kFewRows), Spec::micro_rows);
   for (int row = 0; row < padded_rows; ++row) {
@@ -250,7 +251,24 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
       store(output + column, broadcast(0.0f));
     }
   }
+}
 
+// Few rows against a handful of keys.
+HF_DEVICE void attend_handful(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                              int keys, float sign, float factor) {
+  RowList k_list, v_list;
+  const int first = chunk.keys.first;
+  const KeyRows k = rows_of_keys(args, args.k, args.k_stride, chunk, first, keys, k_list);
+  const KeyRows v = rows_of_keys(args, args.v, args.v_stride, chunk, first, keys, v_list);
+  for (int row = 0; row < chunk.rows; ++row) {
+    attend_few_keys(args, chunk, k, v, row, sign, factor,
+                    buffers.output + static_cast<long long>(row) * buffers.output_stride,
+                    buffers.state.max[row], buffers.state.sum[row]);
+  }
+}
+
+// All rows of the chunk against its keys: raw outputs, maxima and sums.
+HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers) {
   // Raw scores need a positive factor for their maximum to be the exponents' maximum: a negative
   // scale changes the sign of the queries, and a zero one becomes too small to matter.
   const float scale = exponent_scale(args);
@@ -258,6 +276,12 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
   float factor = scale * sign;
   if (factor < 1e-30f) factor = 1e-30f;
 
+  const int all_keys = chunk.keys.end - chunk.keys.first;
+  if (chunk.rows <= kFewRows && all_keys > 0 && all_keys <= kFewKeys) {
+    attend_handful(args, chunk, buffers, all_keys, sign, factor);
+    return;
+  }
+  clear_rows(chunk, buffers);
   if (chunk.rows <= kFewRows) {
     convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
     for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {

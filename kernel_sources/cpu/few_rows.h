@@ -28,9 +28,29 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
   }
 }
 
+template <int Level>
 HF_DEVICE void prefetch_row(const Element* row, int elements) {
   constexpr int kLine = 64 / sizeof(Element);
-  for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, 3);
+  for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, Level);
+}
+
+// Asks for the rows that follow those of a step of `Keys` keys. Rows far apart are not what the
+// processor expects: they are asked for long before, into the second-level cache. Of rows that
+// follow one another it fetches most by itself: those of two-byte elements, which are sooner done
+// with, are asked for a little ahead.
+template <int Keys>
+HF_DEVICE void prefetch_rows(const KeyRows& rows, int key, int listed, int dim) {
+  constexpr int kFirstLevel = 3, kSecondLevel = 2;
+  if (Spec::paged || rows.stride > 2 * dim || rows.stride < 0) {
+    if (key + kMostKeysAhead + Keys > listed) return;
+    HF_UNROLL for (int n = 0; n < Keys; ++n) {
+      prefetch_row<kSecondLevel>(rows[key + n + kMostKeysAhead], dim);
+    }
+  } else if constexpr (sizeof(Element) == 2) {
+    const int ahead = min_int(max_int(1024 / dim, 1), kMostKeysAhead);  // 2 KB
+    if (key + ahead + Keys > listed) return;
+    HF_UNROLL for (int n = 0; n < Keys; ++n) prefetch_row<kFirstLevel>(rows[key + n + ahead], dim);
+  }
 }
 
 // scores[row][key] = q . k for `keys` rows of K in place, of which `listed` are known and worth
@@ -45,10 +65,8 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, i
     const Element* k[kKeys];
     HF_UNROLL for (int n = 0; n < kKeys; ++n) {
       k[n] = key + n < keys ? rows[key + n] : kZeroRow;
-      if (kKeysAhead && key + n + kKeysAhead < listed) {
-        prefetch_row(rows[key + n + kKeysAhead], dim);
-      }
     }
+    prefetch_rows<kKeys>(rows, key, listed, dim);
     Vec sum[kLanes];
     HF_UNROLL for (int n = 0; n < kLanes; ++n) sum[n] = broadcast(0.0f);
     const auto step = [&](int i, auto load_key) {
@@ -98,10 +116,8 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, i
         used |= float_bits(p);
       }
       v[n] = used ? rows[key + n] : kZeroRow;
-      if (kKeysAhead && key + n + kKeysAhead < listed) {
-        prefetch_row(rows[key + n + kKeysAhead], dim);
-      }
     }
+    prefetch_rows<kKeysAtOnce>(rows, key, listed, dim);
     const auto step = [&](int i, auto load_value) {
       Vec value[kKeysAtOnce];
       HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) value[n] = load_value(v[n] + i);

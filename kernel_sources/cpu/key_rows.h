@@ -8,9 +8,8 @@ namespace hipflash {
 // What stands for a row that does not exist or that nobody may see.
 static const Element kZeroRow[512 + 2 * kLanes] = {};
 
-// Keys from one that is read in place to one that is asked for. Rows of f32 are long enough for the
-// processor's own prefetching.
-constexpr int kKeysAhead = sizeof(Element) == 2 ? 16 : 0;
+// Rows that are read in place are asked for so many keys ahead, at most.
+constexpr int kMostKeysAhead = 64;
 
 struct KeyRows {
   const Element* first;
@@ -30,7 +29,7 @@ struct KeyRows {
 
 // Room for the list of a block's rows, and of those that are asked for ahead.
 struct RowList {
-  const Element* rows[Spec::paged ? Spec::tile_keys + kKeysAhead : 1];
+  const Element* rows[Spec::paged ? Spec::tile_keys + kMostKeysAhead : 1];
 };
 
 // Lists rows of K or V. One division for the first key, then page by page.
