@@ -195,15 +195,18 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
   return {4, 16, 16, 1, 2};
 }
 
-// The default for at most kFewRows rows that share keys (packed heads): memory bounds such a call,
-// so the tile is small in rows, and its threads hold few registers of the K and V on their way.
+// The default for at most kFewRows rows that share keys: memory bounds such a call, so the tile is
+// small in rows, and its threads hold few registers of the K and V on their way. `modified`: softcap,
+// ALiBi, bias, a bool mask or unaligned rows. Long rows have no tile of this kind.
 constexpr int kFewRows = 64;
+constexpr bool has_few_rows_tile(int element_bytes, int head_dim, int value_dim) {
+  return element_bytes * larger(head_dim, value_dim) <= 512;
+}
 constexpr Tile few_rows_tile(Card card, int element_bytes, int head_dim, int value_dim,
-                             bool plain) {
+                             bool modified) {
   const int bytes = element_bytes * larger(head_dim, value_dim);
-  if (bytes > 512) return default_tile(card, element_bytes, head_dim, value_dim, plain);
-  const bool two = card != Card::gfx908 && bytes <= 256;
-  return {4, 16, 32, two ? 2 : 1, 4};
+  if (card == Card::gfx908 || bytes > 256) return {4, 16, 32, 1, 4};
+  return {4, 16, 32, modified ? 2 : 3, 4};
 }
 
 // ---- compilation --------------------------------------------------------------------------------

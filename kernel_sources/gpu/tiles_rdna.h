@@ -157,10 +157,11 @@ constexpr int wmma_slice(int value_dim, int limit) {
   return round_up(divide_up(value_dim, divide_up(value_dim, limit)), 16);
 }
 
-// The default. `modified`: softcap, ALiBi, bias, a mask or unaligned rows, which take registers too.
-// docs/performance.md has the estimates that it rests on.
+// The default. `modified`: softcap, ALiBi, bias, a mask or unaligned rows, which take registers too;
+// so do the addresses of rows in pages (`paged`). docs/performance.md has the estimates that it rests
+// on.
 constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int seq_q,
-                                bool modified) {
+                                bool modified, bool paged = false) {
   const bool gfx12 = generation == 12;
   const int q = wmma_query_registers(generation, head_dim), v = round_up(value_dim, 16);
   if (head_dim <= 64 && v <= 64 && seq_q > 64 && !modified) {
@@ -173,7 +174,7 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
   if (gfx12) {
     tile.value_slice = wmma_slice(v, 2 * (most - q) / 16 * 16);
   } else {
-    tile.value_slice = wmma_slice(v, head_dim <= 256 ? 256 : modified ? 128 : 192);
+    tile.value_slice = wmma_slice(v, head_dim <= 256 ? (paged ? 192 : 256) : modified ? 128 : 192);
     tile.query_shared = q + tile.value_slice / 2 > most;
     if (tile.query_shared) tile.waves = 4;
   }

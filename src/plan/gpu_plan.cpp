@@ -208,15 +208,19 @@ KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Ca
   const bool plain = builder.facts.aligned && !builder.modified() && !takes_page_tiles(problem);
   cdna::Tile tile = cdna::default_tile(card, bytes, dim, value_dim, plain);
   const bool pack_heads = packs_heads(problem, cdna::queries(tile));
-  if (pack_heads && packed_rows(builder.args()) <= cdna::kFewRows) {
-    tile = cdna::few_rows_tile(card, bytes, dim, value_dim, plain);
+  const long long rows = pack_heads ? packed_rows(builder.args()) : queries_of_choice(problem);
+  const bool few =
+      rows > 0 && rows <= cdna::kFewRows && cdna::has_few_rows_tile(bytes, dim, value_dim);
+  if (few) {
+    tile = cdna::few_rows_tile(card, bytes, dim, value_dim,
+                               builder.modified() || !builder.facts.aligned);
   }
   tile = builder.choose(
       kCdna, tile, [&] { return cdna_tiles(card, bytes, dim, value_dim); }, variant_of(pack_heads));
   Config config = {numbers_of(tile), tile.tile_keys, cdna::threads(tile), 0};
   config.numbers.emplace_back("dies", cdna::dies_of(card));
   config.numbers.emplace_back("largest_head_dim", 512);
-  const int blocks_of_unit = pack_heads ? std::max(1, 4 * tile.waves_per_simd / tile.waves) : 1;
+  const int blocks_of_unit = few ? std::max(1, 4 * tile.waves_per_simd / tile.waves) : 1;
   return finish_amd(builder, kCdna, config,
                     {problem, cdna::queries(tile), 1, pack_heads, slots_of(device, blocks_of_unit)},
                     "matrix cores for " + device.arch);
@@ -240,7 +244,8 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
   const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem);
   const auto tile_for = [&](long long rows) {
     const int most = rows == 0 ? INT32_MAX / 4 : static_cast<int>(std::min(rows, 1LL << 28));
-    return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified);
+    return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified,
+                              builder.facts.paged);
   };
   rdna::WmmaTile tile = tile_for(queries_of_choice(problem));
   const bool pack_heads = packs_heads(problem, rdna::wmma_queries(tile));

@@ -11,7 +11,17 @@ namespace {
 struct Variant {
   const char* name;
   void (*change)(Problem&);
+  bool amd_alone = false;  // not built for others
 };
+
+void put_in_pages(Problem& p) {
+  p.features.kv_cache = p.features.paged_kv = true;
+  p.ragged.lengths = true;
+  p.ragged.page_size = 16;
+  p.ragged.pages = 100000;
+  p.ragged.pages_per_sequence = p.ragged.block_table_stride = p.seq_k / 16;
+  p.ragged.kv_slots = p.batch;
+}
 
 constexpr Variant kVariants[] = {
     {"full", [](Problem&) {}},
@@ -32,6 +42,28 @@ constexpr Variant kVariants[] = {
        p.seq_q = 1;
        p.heads_kv = 2;
      }},
+    {"paged one query",
+     [](Problem& p) {
+       p.batch = 2;
+       p.seq_q = 1;
+       p.heads_kv = 2;
+       p.causal = true;
+       put_in_pages(p);
+     },
+     true},
+    {"paged causal sinks",
+     [](Problem& p) {
+       p.causal = p.features.sinks = true;
+       put_in_pages(p);
+     },
+     true},
+    {"packed sequences",
+     [](Problem& p) {
+       p.features.varlen = p.ragged.packed_q = p.ragged.packed_k = true;
+       p.ragged.total_q = p.ragged.total_k = 20000;
+       p.causal = true;
+     },
+     true},
     {"window",
      [](Problem& p) {
        p.window = {300, 7};
@@ -53,7 +85,7 @@ constexpr Variant kVariants[] = {
     {"bias", [](Problem& p) { p.features.bias = true; }},
     {"mask", [](Problem& p) { p.features.mask = true; }},
 };
-constexpr std::size_t kRepresentativeVariants = 5;
+constexpr std::size_t kRepresentativeVariants = 6;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p;
@@ -94,6 +126,7 @@ std::vector<DefaultSpec> default_specs(const std::string& arch, Extent extent) {
       std::size_t count = extent == Extent::all ? std::size(kVariants) : kRepresentativeVariants;
       if (extent == Extent::few) count = 3;
       for (std::size_t i = 0; i < count; ++i) {
+        if (kVariants[i].amd_alone && arch.rfind("gfx", 0) != 0) continue;
         Problem problem = plain_problem(dtype, dim, value_dim);
         kVariants[i].change(problem);
         jit::Spec spec = plan::plan_gpu(problem, device).spec;

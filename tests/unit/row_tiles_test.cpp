@@ -1,0 +1,131 @@
+// How the AMD families turn rows into blocks and split keys.
+#include "plan/row_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/gpu_plan.h"
+
+namespace hipflash::plan {
+namespace {
+
+Problem decoding(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv,
+                 std::int64_t queries, std::int64_t keys) {
+  Problem p;
+  p.dtype = DType::f16;
+  p.batch = batch;
+  p.heads_q = heads_q;
+  p.heads_kv = heads_kv;
+  p.seq_q = queries;
+  p.seq_k = keys;
+  p.head_dim = p.value_head_dim = 128;
+  p.set_dense_bshd();
+  return p;
+}
+
+platform::DeviceFacts device(const char* arch, int units) {
+  platform::DeviceFacts facts = facts_of_architecture(arch);
+  facts.compute_units = units;
+  return facts;
+}
+
+bool packed(const KernelPlan& plan) {
+  return plan.spec.facts.find("pack_heads = 1") != std::string::npos;
+}
+
+TEST(RowTiles, HeadsArePackedWhereTheyFillTiles) {
+  EXPECT_TRUE(packs_heads(decoding(1, 32, 8, 1, 8192), 128));
+  EXPECT_TRUE(packs_heads(decoding(1, 32, 8, 64, 8192), 128));
+  EXPECT_FALSE(packs_heads(decoding(1, 32, 32, 1, 8192), 128)) << "a group of one";
+  EXPECT_FALSE(packs_heads(decoding(1, 32, 8, 4096, 8192), 128)) << "full tiles";
+  EXPECT_FALSE(packs_heads(decoding(1, 32, 8, 127, 8192), 128)) << "all but full";
+}
+
+TEST(RowTiles, TilesOfPackedSequencesNeedNoLengths) {
+  Problem p = decoding(3, 8, 2, 40, 40);
+  p.features.varlen = p.ragged.packed_q = true;
+  p.ragged.total_q = 100;
+  AttentionArgs args = {};
+  args.batch = 3;
+  args.heads_q = 8;
+  args.heads_kv = 2;
+  args.total_q = 100;
+  EXPECT_EQ(row_tiles(p, args, 64, false), 100 / 64 + 3);
+  EXPECT_EQ(row_tiles(p, args, 64, true), 400 / 64 + 3);
+  p.ragged.packed_q = false;
+  args.seq_q = 40;
+  EXPECT_EQ(row_tiles(p, args, 64, true), 3 * 3);
+}
+
+TEST(RowTiles, SplitsFillTheDevice) {
+  EXPECT_EQ(key_splits(300, 304, 100000, 32), 1) << "busy without";
+  EXPECT_EQ(key_splits(8, 1000, 128, 32), 1) << "few keys";
+  EXPECT_EQ(key_splits(1, 0, 100000, 32), 1) << "an unknown device";
+  EXPECT_EQ(key_splits(0, 304, 100000, 32), 1);
+  // 8 blocks on 304 slots: 33 parts fill 86.8% of a round; 38 parts would fill it all.
+  EXPECT_EQ(key_splits(8, 304, 100000, 32), 33);
+  // No part below two tiles.
+  EXPECT_LE(key_splits(8, 304, 640, 32), 10);
+}
+
+TEST(RowTiles, InvariantSplitsLieAtFixedPositions) {
+  for (const std::int64_t batch : {1, 64}) {
+    for (const std::int64_t keys : {100, 1024, 5000}) {
+      Problem p = decoding(batch, 32, 8, 1, keys);
+      p.batch_invariant = true;
+      AttentionArgs args = {};
+      args.seq_q = 1;
+      args.heads_q = 32;
+      args.heads_kv = 8;
+      args.seq_k = static_cast<int>(keys);
+      const InvariantSplit split = invariant_split(p, args);
+      EXPECT_EQ(split.keys_per_split, kInvariantKeys);
+      EXPECT_GE(split.splits, 2) << "one path for every length";
+      EXPECT_GE(split.splits * kInvariantKeys, keys);
+      args.seq_q = 100;
+      p.seq_q = 100;
+      EXPECT_EQ(invariant_split(p, args).splits, 1) << "not decoding";
+    }
+  }
+}
+
+TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
+  for (const char* arch : {"gfx942", "gfx1100", "gfx906"}) {
+    for (const std::int64_t queries : {1, 300}) {
+      Problem alone = decoding(1, 32, 8, queries, 500);
+      alone.batch_invariant = true;
+      alone.features.kv_cache = alone.ragged.lengths = true;
+      Problem together = alone;
+      together.batch = 64;
+      together.seq_k = 9000;
+      const KernelPlan a = plan_gpu(alone, device(arch, 100)),
+                       b = plan_gpu(together, device(arch, 100));
+      EXPECT_EQ(a.spec.facts, b.spec.facts) << arch;
+      EXPECT_EQ(a.args.keys_per_split, b.args.keys_per_split) << arch;
+    }
+    // Of packed sequences only the longest is known, which differs from batch to batch.
+    Problem one = decoding(1, 32, 8, 1, 500);
+    one.batch_invariant = true;
+    one.features.varlen = one.ragged.packed_q = true;
+    one.ragged.total_q = 1;
+    Problem many = one;
+    many.batch = 9;
+    many.seq_q = 200;
+    many.ragged.total_q = 700;
+    EXPECT_EQ(plan_gpu(one, device(arch, 100)).spec.facts,
+              plan_gpu(many, device(arch, 100)).spec.facts);
+  }
+}
+
+TEST(RowTiles, DecodingPacksAndSplitsOnAmd) {
+  for (const char* arch : {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx906", "gfx1030"}) {
+    const KernelPlan plan = plan_gpu(decoding(1, 32, 8, 1, 16384), device(arch, 100));
+    EXPECT_TRUE(packed(plan)) << arch;
+    EXPECT_GT(plan.args.splits, 1) << arch;
+    EXPECT_FALSE(packed(plan_gpu(decoding(1, 32, 8, 2048, 2048), device(arch, 100)))) << arch;
+    EXPECT_EQ(plan_gpu(decoding(1, 32, 8, 1, 16384), facts_of_architecture(arch)).args.splits, 1)
+        << arch;
+  }
+}
+
+}  // namespace
+}  // namespace hipflash::plan
