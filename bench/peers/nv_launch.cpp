@@ -5,6 +5,11 @@
 
 using namespace hipflash;
 
+static long long blocks(const AttentionArgs& args, long long rows, int tile_rows, int heads) {
+  return (rows + tile_rows - 1) / tile_rows * args.batch * heads *
+         (args.splits > 1 ? args.splits : 1);
+}
+
 extern "C" {
 long long args_size() {
   return sizeof(AttentionArgs);
@@ -13,7 +18,9 @@ int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) {
   return sm80_shared_bytes(*t, d, dv);
 }
 long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
-  return sm80_blocks(*t, *args);
+  const int group = t->pack_heads ? args->heads_q / args->heads_kv : 1;
+  return blocks(*args, args->seq_q * static_cast<long long>(group), sm80_tile_rows(*t),
+                args->heads_q / group * nv_value_chunks(args->value_head_dim));
 }
 void default_sm80(int d, int dv, int modified, int shared_limit, Sm80Tile* t) {
   *t = sm80_default(d, dv, modified != 0, false, shared_limit);
@@ -22,7 +29,8 @@ int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) {
   return nvf32_shared_bytes(*t, d, dv);
 }
 long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) {
-  return nvf32_blocks(*t, *args);
+  return blocks(*args, args->seq_q, t->waves * 32,
+                args->heads_q * nvf32_value_chunks(args->value_head_dim));
 }
 void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) {
   *t = nvf32_default(d, dv, false, shared_limit);
@@ -42,6 +50,6 @@ void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
   maps[2] = sm90_map_v(*t, *args);
 }
 int takes_sm90(const AttentionArgs* args, int element, int bias, int mask) {
-  return sm90_takes(*args, static_cast<ElementType>(element), bias != 0, mask != 0, false);
+  return sm90_takes(*args, static_cast<ElementType>(element), bias != 0, mask != 0);
 }
 }

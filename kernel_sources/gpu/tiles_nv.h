@@ -74,13 +74,6 @@ HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int val
                   (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
          32;  // what the epilogue needs
 }
-// Blocks of a launch (one-dimensional grid).
-HF_BOTH long long sm80_blocks(const Sm80Tile& t, const AttentionArgs& args) {
-  const int group = t.pack_heads && args.heads_kv ? args.heads_q / args.heads_kv : 1;
-  const long long rows = (long long)args.seq_q * group, tile = sm80_tile_rows(t);
-  return (rows + tile - 1) / tile * args.batch * (args.heads_q / (group ? group : 1)) *
-         nv_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
-}
 
 // The default for a head dimension: none of these keeps anything in local memory. `modified`:
 // softcap, ALiBi, bias, mask or unaligned rows, which need registers; `left_edge`: a window whose
@@ -125,11 +118,6 @@ HF_BOTH constexpr int nvf32_shared_bytes(const NvF32Tile& t, int head_dim, int v
   return 4 * (rows * pitch + (t.p_over_keys ? nv_max(keys, p) : keys + p) +
               t.tile_keys * nvf32_value_chunk(value_head_dim)) +
          32;  // what the epilogue needs
-}
-HF_BOTH long long nvf32_blocks(const NvF32Tile& t, const AttentionArgs& args) {
-  const long long rows = t.waves * 32;
-  return (args.seq_q + rows - 1) / rows * args.batch * args.heads_q *
-         nvf32_value_chunks(args.value_head_dim) * (args.splits > 1 ? args.splits : 1);
 }
 // `modified`: softcap, ALiBi, bias or mask, which need the registers of half the keys.
 HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool modified,
@@ -266,10 +254,9 @@ HF_BOTH bool sm90_stride_fits(const RowStrides& s, int rows, int heads, int batc
 }
 
 // True if the wgmma family takes this problem; else the plan takes the sm80 family. `element` is
-// that of Q, K, V; `modified_by_bias_or_mask` and `sinks` are the Problem's features.
-HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask,
-                        bool sinks) {
-  if (element == ElementType::f32 || bias || mask || sinks || args.splits > 1) return false;
+// that of Q, K, V; `bias` and `mask` are the Problem's features.
+HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask) {
+  if (element == ElementType::f32 || bias || mask || args.splits > 1) return false;
   if (args.head_dim > 256 || args.value_head_dim > 256) return false;
   if (args.head_dim % 8 != 0 || args.value_head_dim % 8 != 0) return false;
   const auto aligned = [](const void* p) { return (unsigned long long)p % 16 == 0; };

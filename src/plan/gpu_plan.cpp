@@ -35,15 +35,6 @@ unsigned grid_size(long long blocks) {
   return static_cast<unsigned>(blocks);
 }
 
-// Splits the keys when a grid would leave most of the device idle, into parts that are worth their
-// merge.
-int gpu_key_splits(long long blocks, int compute_units, int seq_k, int tile_keys) {
-  if (blocks <= 0 || blocks * 10 >= 8LL * compute_units) return 1;
-  const long long wanted = (compute_units + blocks - 1) / blocks;
-  const long long possible = seq_k / (4LL * tile_keys);
-  return static_cast<int>(std::clamp(std::min(wanted, possible), 1LL, 128LL));
-}
-
 // What a family says of one tile config.
 struct Config {
   TileNumbers numbers;
@@ -77,18 +68,9 @@ class Builder {
                        std::forward<Candidates>(candidates), plan_.tile);
   }
 
-  // For families with one block per tile, which may split their keys. `blocks` counts the blocks of
-  // some arguments, `merge_blocks` those of attention_merge.
-  template <class Blocks, class MergeBlocks>
-  KernelPlan finish(const Family& family, const Config& config, Blocks&& blocks,
-                    MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
-    const auto splits = [&](AttentionArgs& a) {
-      a.splits = gpu_key_splits(blocks(a), device_.compute_units, a.seq_k, config.tile_keys);
-    };
-    return finish(family, config, splits, blocks, merge_blocks, merge_threads, why);
-  }
-
-  // The same with a way of splitting keys: `splits` sets it in the arguments.
+  // For families with one block per tile, which may split their keys: `splits` sets it in the
+  // arguments. `blocks` counts the blocks of some arguments, `merge_blocks` those of
+  // attention_merge.
   template <class Splits, class Blocks, class MergeBlocks>
   KernelPlan finish(const Family& family, const Config& config, Splits&& splits, Blocks&& blocks,
                     MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
@@ -104,7 +86,7 @@ class Builder {
 
   KernelPlan finish(const Family& family, const Config& config, const GpuLaunch& launch,
                     const std::string& why) {
-    facts.split_keys = plan_.args.splits > 1;
+    facts.split_keys = plan_.args.splits > 1 || plan_.args.keys_per_split > 0;
     plan_.spec.compiler = family.compiler;
     plan_.spec.family = family.file;
     plan_.spec.arch = device_.arch;
@@ -143,8 +125,8 @@ bool rows_within(const Problem& p, bool (*fits)(long long)) {
   return true;
 }
 
-// What the AMD families share: rows to tiles, tiles to blocks, keys to splits.
-struct AmdGrid {
+// Rows to tiles, tiles to blocks, keys to splits: what families with one block per tile share.
+struct TileGrid {
   const Problem& problem;
   int tile_rows, slices;  // blocks that share a tile: one for each slice of its value dims
   bool pack_heads;
@@ -152,7 +134,17 @@ struct AmdGrid {
 
   long long blocks(const AttentionArgs& a) const {
     return row_tiles(problem, a, tile_rows, pack_heads) * (pack_heads ? a.heads_kv : a.heads_q) *
-           slices * a.splits;
+           slices * std::max(a.splits, 1);
+  }
+
+  void split_keys(AttentionArgs& a, int tile_keys) const {
+    if (problem.batch_invariant) {
+      const InvariantSplit split = invariant_split(problem, a);
+      a.splits = split.splits;
+      a.keys_per_split = split.keys_per_split;
+    } else {
+      a.splits = key_splits(blocks(a), slots, a.seq_k, tile_keys);
+    }
   }
 };
 
@@ -162,19 +154,11 @@ long long amd_merge_blocks(const AttentionArgs& a) {
   return (elements + rdna::kMergeThreads - 1) / rdna::kMergeThreads;
 }
 
-KernelPlan finish_amd(Builder& builder, const Family& family, Config config, const AmdGrid& grid,
+KernelPlan finish_amd(Builder& builder, const Family& family, Config config, const TileGrid& grid,
                       const std::string& why) {
   config.numbers.emplace_back("pack_heads", grid.pack_heads);
   const auto blocks = [&](const AttentionArgs& a) { return grid.blocks(a); };
-  const auto splits = [&](AttentionArgs& a) {
-    if (!grid.problem.batch_invariant) {
-      a.splits = key_splits(blocks(a), grid.slots, a.seq_k, config.tile_keys);
-      return;
-    }
-    const InvariantSplit split = invariant_split(grid.problem, a);
-    a.splits = split.splits;
-    a.keys_per_split = split.keys_per_split;
-  };
+  const auto splits = [&](AttentionArgs& a) { grid.split_keys(a, config.tile_keys); };
   return builder.finish(family, config, splits, blocks, amd_merge_blocks, rdna::kMergeThreads,
                         grid.pack_heads ? why + " (heads of a group packed)" : why);
 }
@@ -285,7 +269,14 @@ const Family kNvF32{
 // attention_merge of the NVIDIA families: a warp for each row, four warps in a block.
 constexpr unsigned kNvMergeThreads = 128;
 long long nv_merge_blocks(const AttentionArgs& a) {
-  return (static_cast<long long>(a.batch) * a.heads_q * a.seq_q + 3) / 4;
+  return (static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq + 3) / 4;
+}
+
+KernelPlan finish_nvidia(Builder& builder, const Family& family, const Config& config,
+                         const TileGrid& grid, const std::string& why) {
+  const auto splits = [&](AttentionArgs& a) { grid.split_keys(a, config.tile_keys); };
+  const auto blocks = [&](const AttentionArgs& a) { return grid.blocks(a); };
+  return builder.finish(family, config, splits, blocks, nv_merge_blocks, kNvMergeThreads, why);
 }
 
 // These families fold a positive scale into the exponential. Any other takes the path of modified
@@ -298,63 +289,65 @@ Builder nv_builder(const Problem& problem, const DeviceFacts& device, const Tile
 
 // Rows of (query, head of the group) that one narrow block of the mma.sync family holds: few
 // queries share the reading of K and V, and split keys keep the device busy.
-bool few_rows(const AttentionArgs& args) {
-  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
-  return rows <= 32 && args.head_dim <= 128 && args.value_head_dim <= 128;
+bool few_rows(const Problem& problem, const AttentionArgs& args) {
+  return queries_of_choice(problem) > 0 && packed_rows(args) <= 32 && args.head_dim <= 128 &&
+         args.value_head_dim <= 128;
 }
 
-Sm80Tile sm80_tile(Builder& builder, const DeviceFacts& device) {
+Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
-  if (few_rows(args)) {
-    // Rows that are no power of two long take more registers to load.
-    const int widest = std::max(dim, value_dim), keys = widest > 64 && widest < 128 ? 32 : 64;
-    const int waves = args.seq_q * (args.heads_q / args.heads_kv) <= 16 ? 1 : 2;
+  if (few_rows(problem, args)) {
     return builder.choose(
-        kSm80, Sm80Tile{keys, waves, 1, 2, 4, false, true},
+        kSm80, Sm80Tile{64, packed_rows(args) <= 16 ? 1 : 2, 1, 2, 4, false, true},
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
   const bool modified = builder.modified() || !builder.facts.aligned;
-  return builder.choose(kSm80,
-                        sm80_default(dim, value_dim, modified, builder.facts.window_left, shared),
-                        [&] { return sm80_tiles(dim, value_dim, shared, false); });
+  Sm80Tile tile = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
+  if (builder.facts.paged) {  // places of rows take registers
+    tile.q_in_registers = false;
+    if (dim > 64 && tile.tile_keys == 48) tile.tile_keys = 64;
+  }
+  return builder.choose(kSm80, tile, [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
-KernelPlan plan_sm80(Builder builder, const DeviceFacts& device, const std::string& why) {
+KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts& device,
+                     const std::string& why) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
-  const Sm80Tile tile = sm80_tile(builder, device);
-  return builder.finish(
-      kSm80,
-      {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
-       sm80_shared_bytes(tile, dim, value_dim)},
-      [&](const AttentionArgs& a) { return sm80_blocks(tile, a); }, nv_merge_blocks,
-      kNvMergeThreads, why);
+  const Sm80Tile tile = sm80_tile(problem, builder, device);
+  return finish_nvidia(builder, kSm80,
+                       {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
+                        sm80_shared_bytes(tile, dim, value_dim)},
+                       {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
+                        slots_of(device, tile.pack_heads ? 2 : 1)},
+                       why);
 }
 
-KernelPlan plan_nvf32(Builder builder, const DeviceFacts& device) {
+KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   const NvF32Tile tile =
       builder.choose(kNvF32, nvf32_default(dim, value_dim, builder.modified(), shared),
                      [&] { return nvf32_tiles(dim, value_dim, shared); });
-  return builder.finish(
-      kNvF32,
+  return finish_nvidia(
+      builder, kNvF32,
       {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
        nvf32_shared_bytes(tile, dim, value_dim)},
-      [&](const AttentionArgs& a) { return nvf32_blocks(tile, a); }, nv_merge_blocks,
-      kNvMergeThreads, "f32 multiply-adds");
+      {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false, slots_of(device, 1)},
+      "f32 multiply-adds");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
 // place of pointers.
 bool wgmma_takes(const Problem& problem, AttentionArgs args) {
-  if (!problem.aligned || problem.seq_k == 0) return false;
+  if (!problem.aligned || problem.seq_k == 0 || problem.features.ragged()) return false;
+  if (problem.batch_invariant) return false;  // its blocks take what they find
   alignas(16) static const char aligned[16] = {};
   args.q = args.k = args.v = aligned;
   args.out = const_cast<char*>(aligned);
   return sm90_takes(args, static_cast<ElementType>(problem.dtype), problem.features.bias,
-                    problem.features.mask, problem.features.sinks);
+                    problem.features.mask);
 }
 
 KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
@@ -378,14 +371,14 @@ KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
 
 KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
   Builder builder = nv_builder(problem, device, tuned);
-  if (problem.dtype == DType::f32) return plan_nvf32(std::move(builder), device);
+  if (problem.dtype == DType::f32) return plan_nvf32(problem, std::move(builder), device);
   const std::string sm80 = "mma.sync for " + device.arch;
-  if (device.arch != "sm_90a") return plan_sm80(std::move(builder), device, sm80);
-  if (few_rows(builder.args())) {
-    return plan_sm80(std::move(builder), device, sm80 + " (few queries)");
+  if (device.arch != "sm_90a") return plan_sm80(problem, std::move(builder), device, sm80);
+  if (few_rows(problem, builder.args())) {
+    return plan_sm80(problem, std::move(builder), device, sm80 + " (few queries)");
   }
   if (wgmma_takes(problem, builder.args())) return plan_sm90(std::move(builder), device);
-  return plan_sm80(std::move(builder), device,
+  return plan_sm80(problem, std::move(builder), device,
                    sm80 + " (wgmma does not take these strides or features)");
 }
 
@@ -402,7 +395,6 @@ KernelPlan plan_general(const Problem& problem, const DeviceFacts& device,
 }  // namespace
 
 KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  if (device.kind == platform::Kind::cuda) require_built(problem, device.arch.c_str());
   std::string not_tiny;
   if (auto tiny = plan_tiny(problem, device, not_tiny)) return *std::move(tiny);
   KernelPlan plan = plan_general(problem, device, tuned);

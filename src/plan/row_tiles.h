@@ -1,4 +1,4 @@
-// How the rows of a call become blocks, for the AMD families: whether the query heads of a group
+// How the rows of a call become blocks of a GPU: whether the query heads of a group
 // share tiles, how many tiles there are, and into how many parts their keys go.
 #pragma once
 
