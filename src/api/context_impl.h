@@ -70,6 +70,7 @@ struct Context::Impl {
   std::shared_ptr<Plan::Impl> make_plan(const Problem& problem);
   std::shared_ptr<Plan::Impl> make_special_plan(const Problem& problem);  // and remembers it
   std::shared_ptr<Plan::Impl> make_general_plan(const Problem& problem);
+  jit::LoadedModule load_operation(const jit::Spec& spec);
   jit::LoadedModule load(const Problem& problem, plan::KernelPlan* chosen);
   void finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
               const jit::LoadedModule& loaded) const;

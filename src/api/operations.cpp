@@ -1,4 +1,5 @@
 #include "api/operations.h"
+#include "core/format.h"
 
 #include <utility>
 
@@ -43,7 +44,7 @@ std::shared_ptr<const LoadedOperation> Context::Impl::operation(const std::strin
   using Operations = decltype(operations_);
   return operations_.get(key, [&]() -> Operations::Sized {
     const plan::OperationPlan plan = make(device_->facts());
-    const jit::LoadedModule loaded = modules_.get(*device_, plan.spec);
+    const jit::LoadedModule loaded = load_operation(plan.spec);
     auto made = std::make_shared<LoadedOperation>();
     made->operation = device_->prepare_operation(loaded.module, plan.launch);
     made->explanation = explanation_of(plan, id_);
@@ -52,6 +53,19 @@ std::shared_ptr<const LoadedOperation> Context::Impl::operation(const std::strin
     device_->fault_word();  // made here, since a call may be inside of a graph capture
     return {std::move(made), 1};
   });
+}
+
+jit::LoadedModule Context::Impl::load_operation(const jit::Spec& spec) {
+  try {
+    return modules_.get(*device_, spec);
+  } catch (const jit::MissingCode& missing) {
+    throw Error(
+        missing.code(),
+        fmt::format("{}. `hipflash pack create -o more.hfpack --from-cache --arch {}` where "
+                    "this was run with a compiler makes a pack of it",
+                    missing.what(), spec.arch.substr(0, spec.arch.find(':'))),
+        missing.log());
+  }
 }
 
 Explanation Context::Impl::explain_operation(const MakePlan& make) {

@@ -34,3 +34,10 @@ set_tests_properties(install.build_${other} PROPERTIES LABELS install TIMEOUT 90
                                                        other_kind)
 hipflash_install_test(${other} "${other_build}")
 set_tests_properties(install.${other} PROPERTIES FIXTURES_REQUIRED other_kind)
+
+# The example in a root without a compiler.
+if(BUILD_SHARED_LIBS AND TARGET hipflash_command AND TARGET example_link_and_call)
+  add_test(NAME install.deployment COMMAND "${HIPFLASH_BASH}" "${PROJECT_SOURCE_DIR}/tests/install/check_deployment.sh"
+                                           "${PROJECT_BINARY_DIR}")
+  set_tests_properties(install.deployment PROPERTIES LABELS install TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()

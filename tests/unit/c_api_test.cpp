@@ -136,4 +136,20 @@ TEST_F(CApi, ReadsStructsOfOtherVersions) {
   EXPECT_THAT(hipflash_last_error(), HasSubstr("options.struct_size = 0"));
 }
 
+TEST_F(CApi, PacksAreCheckedWhenTheContextIsMade) {
+  hipflash_context_options options = HIPFLASH_CONTEXT_OPTIONS_INIT;
+  hipflash_context* context = nullptr;
+  const char no_pack[] = "no pack at all";
+  options.pack = no_pack;
+  options.pack_bytes = sizeof no_pack;
+  EXPECT_EQ(hipflash_context_create("cpu", &options, &context), HIPFLASH_CACHE_UNUSABLE);
+  EXPECT_NE(std::string(hipflash_last_error()).find("pack"), std::string::npos);
+  options = HIPFLASH_CONTEXT_OPTIONS_INIT;
+  options.while_compiling = 2;
+  EXPECT_EQ(hipflash_context_create("cpu", &options, &context), HIPFLASH_INVALID_ARGUMENT);
+  options.while_compiling = 1;
+  ASSERT_EQ(hipflash_context_create("cpu", &options, &context), HIPFLASH_OK);
+  hipflash_context_destroy(context);
+}
+
 }  // namespace

@@ -53,6 +53,10 @@ SharedObject::SharedObject(std::span<const std::byte> bytes) : file_(unnamed_fil
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) {
       const char* words = ::dlerror();
+      if (::access("/proc/self/fd", X_OK) != 0) {  // another kernel would not load either
+        fail(ErrorCode::NotSupported,
+             "CPU kernels are loaded by way of /proc, which is not mounted");
+      }
       fail(ErrorCode::LaunchFailed, "a kernel does not load: {}",
            words ? words : "no reason given");
     }
