@@ -175,9 +175,9 @@ NpyType type_of(std::string_view descr, const std::string& name) {
   static constexpr struct {
     std::string_view descr;
     NpyType type;
-  } kTypes[] = {{"<f4", NpyType::f32}, {"<f2", NpyType::f16},     {"<u2", NpyType::u16},
-                {"|u1", NpyType::u8},  {"|b1", NpyType::boolean}, {"|V2", NpyType::raw2},
-                {"<V2", NpyType::raw2}};
+  } kTypes[] = {{"<f4", NpyType::f32},  {"<f2", NpyType::f16},     {"<u2", NpyType::u16},
+                {"|u1", NpyType::u8},   {"|b1", NpyType::boolean}, {"|V2", NpyType::raw2},
+                {"<V2", NpyType::raw2}, {"<i4", NpyType::i32},     {"<i8", NpyType::i64}};
   for (const auto& known : kTypes) {
     if (descr == known.descr) return known.type;
   }
@@ -208,6 +208,10 @@ const char* descr_of(NpyType type) noexcept {
       return "|u1";
     case NpyType::boolean:
       return "|b1";
+    case NpyType::i32:
+      return "<i4";
+    case NpyType::i64:
+      return "<i8";
     case NpyType::raw2:
       break;
   }
@@ -266,7 +270,10 @@ void write_fully(int fd, std::span<const std::byte> bytes, const std::string& na
 
 std::size_t size_of(NpyType type) noexcept {
   switch (type) {
+    case NpyType::i64:
+      return 8;
     case NpyType::f32:
+    case NpyType::i32:
       return 4;
     case NpyType::f16:
     case NpyType::u16:
@@ -291,6 +298,10 @@ const char* to_string(NpyType type) noexcept {
       return "uint8";
     case NpyType::boolean:
       return "bool";
+    case NpyType::i32:
+      return "int32";
+    case NpyType::i64:
+      return "int64";
     case NpyType::raw2:
       break;
   }

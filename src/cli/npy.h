@@ -21,7 +21,7 @@ class FileError : public std::runtime_error {
 
 // Element types as NumPy writes them, little-endian. `raw2` is how bfloat16 arrays of ml_dtypes are
 // stored: two bytes without a meaning.
-enum class NpyType { f32, f16, u16, u8, boolean, raw2 };
+enum class NpyType { f32, f16, u16, u8, boolean, raw2, i32, i64 };
 
 std::size_t size_of(NpyType type) noexcept;
 const char* to_string(NpyType type) noexcept;  // "float32", "bool", ...

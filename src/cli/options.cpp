@@ -142,6 +142,15 @@ void add_run(CLI::App& app, RunOptions* o) {
       ->check(path_name());
   run->add_option("--mask", o->mask, "Bool mask, broadcast likewise; false hides a key")
       ->check(path_name());
+  const auto array = [run](const char* name, std::string* path, const char* text) {
+    run->add_option(name, *path, text)->check(path_name());
+  };
+  array("--sinks", &o->sinks, "Attention sinks: float32 (heads)");
+  array("--cu-q", &o->cu_q, "Offsets of packed sequences in Q: int32 or int64 (sequences + 1)");
+  array("--cu-k", &o->cu_k, "Likewise in K and V");
+  array("--kv-lengths", &o->kv_lengths, "Keys in use of each sequence: int32 or int64 (sequences)");
+  array("--block-table", &o->block_table,
+        "K and V are (pages, positions, heads, dim): int32 or int64 (sequences, pages)");
   add_device(run, &o->device, &o->threads);
   run->add_option("--repeat", o->repeat, "Timed runs; default: what fits into 0.2 s")
       ->check(whole(1, 1000000));

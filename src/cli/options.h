@@ -24,9 +24,10 @@ struct AttentionFlags {
 };
 
 struct RunOptions {
-  std::string q, k, v, out, lse, alibi, bias, mask;  // paths; empty: absent
-  std::string dtype;                                 // empty: what the files say
-  bool bhsd = false;                                 // layout; else bshd
+  std::string q, k, v, out, lse, alibi, bias, mask, sinks;  // paths; empty: absent
+  std::string cu_q, cu_k, kv_lengths, block_table;          // likewise
+  std::string dtype;                                        // empty: what the files say
+  bool bhsd = false;                                        // layout; else bshd
   AttentionFlags attention;
   std::string device;  // empty: default_device()
   int threads = 0;

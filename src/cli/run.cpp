@@ -7,6 +7,7 @@
 #include "cli/tensors.h"
 #include "core/fail.h"
 #include "verify/reference.h"
+#include "verify/sequences.h"
 
 namespace hipflash::cli {
 namespace {
@@ -60,7 +61,21 @@ TensorPointers upload(const TensorPointers& host, const CallTensors& call, Devic
   device.bias = there(host.bias, call.bias_array.data);
   device.mask = there(host.mask, call.mask_array.data);
   device.alibi = static_cast<const float*>(there(host.alibi, call.alibi_array.data));
+  device.sinks = static_cast<const float*>(there(host.sinks, call.sinks_array.data));
+  device.cu_seqlens_q = there(host.cu_seqlens_q, call.cu_q);
+  device.cu_seqlens_k = there(host.cu_seqlens_k, call.cu_k);
+  device.kv_lengths = static_cast<const std::int32_t*>(there(host.kv_lengths, call.kv_lengths));
+  device.block_table = static_cast<const std::int32_t*>(there(host.block_table, call.block_table));
   return device;
+}
+
+// Of all sequences, each as long as it is.
+double flops_of(const Problem& problem, const TensorPointers& host) {
+  double flops = 0;
+  for (std::int64_t i = 0; i < verify::dense_calls(problem); ++i) {
+    flops += attention_flops(verify::dense_call(problem, host, i).problem);
+  }
+  return flops;
 }
 
 std::span<const std::byte> bytes(const AlignedBytes& buffer) {
@@ -128,7 +143,7 @@ int run_attention(const RunOptions& options) {
   if (host.lse) memory->download(call.lse_data.data());
 
   const double gflops =
-      timing.median_ms > 0 ? attention_flops(problem) / timing.median_ms * 1e-6 : 0.0;
+      timing.median_ms > 0 ? flops_of(problem, host) / timing.median_ms * 1e-6 : 0.0;
   verify::Verdict verdict;
   if (options.verify) {
     progress.show("verifying");

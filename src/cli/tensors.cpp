@@ -1,5 +1,8 @@
 #include "cli/tensors.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/fail.h"
 
 namespace hipflash::cli {
@@ -61,16 +64,98 @@ ScoreStrides broadcast(const NpyArray& array, const std::int64_t (&target)[4], c
   return {strides[0], strides[1], strides[2], strides[3]};
 }
 
-Alibi alibi_of(const NpyArray& array, const Tensor& q) {
+// Whole numbers of a file with this many dimensions, as T.
+template <class T>
+AlignedBytes integers(const std::string& path, std::size_t rank, std::vector<std::int64_t>& shape,
+                      const char* option) {
+  const NpyArray array = read_npy(path);
+  shape = array.shape;
+  if (array.type != NpyType::i32 && array.type != NpyType::i64) {
+    fail(ErrorCode::InvalidArgument, "{} is {}: it must be int32 or int64", option,
+         to_string(array.type));
+  }
+  if (array.shape.size() != rank) {
+    fail(ErrorCode::InvalidArgument, "{} has shape {}: it must have {} dimension{}", option,
+         array.shape_text(), rank, rank == 1 ? "" : "s");
+  }
+  const auto count = static_cast<std::size_t>(array.elements());
+  AlignedBytes numbers(count * sizeof(T));
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t number = 0;
+    if (array.type == NpyType::i64) {
+      std::memcpy(&number, array.data.data() + i * 8, 8);
+    } else {
+      std::int32_t narrow = 0;
+      std::memcpy(&narrow, array.data.data() + i * 4, 4);
+      number = narrow;
+    }
+    const T kept = static_cast<T>(number);
+    if (static_cast<std::int64_t>(kept) != number) {
+      fail(ErrorCode::InvalidArgument, "{} holds {}, which is not an int32", option, number);
+    }
+    std::memcpy(numbers.data() + i * sizeof(T), &kept, sizeof(T));
+  }
+  return numbers;
+}
+
+void require_count(const char* option, std::int64_t count, std::int64_t wanted) {
+  if (count != wanted) {
+    fail(ErrorCode::InvalidArgument, "{} has {} elements: it must have {}", option, count, wanted);
+  }
+}
+
+// The longest of packed sequences; offsets that decrease are refused later.
+std::int64_t longest(const AlignedBytes& offsets) {
+  const auto* const cu = reinterpret_cast<const std::int64_t*>(offsets.data());
+  std::int64_t most = 1;
+  for (std::size_t b = 0; (b + 2) * sizeof(std::int64_t) <= offsets.size(); ++b) {
+    if (cu[b] >= 0 && cu[b + 1] > cu[b]) most = std::max(most, cu[b + 1] - cu[b]);
+  }
+  return most;
+}
+
+// Packed sequences, lengths and pages. Returns the number of sequences.
+std::int64_t load_sequences(const RunOptions& options, CallTensors& call) {
+  std::vector<std::int64_t> shape;
+  std::int64_t batch = call.q.batch;
+  call.options.varlen.offsets_are_64bit = true;
+  if (!options.cu_q.empty()) {
+    call.cu_q = integers<std::int64_t>(options.cu_q, 1, shape, "--cu-q");
+    if (shape[0] < 1) fail(ErrorCode::InvalidArgument, "--cu-q has no elements: it starts with 0");
+    batch = shape[0] - 1;
+    call.options.varlen.batch = batch;
+    call.options.varlen.cu_seqlens_q = call.cu_q.data();
+    call.options.varlen.max_seq_q = longest(call.cu_q);
+  }
+  if (!options.cu_k.empty()) {
+    call.cu_k = integers<std::int64_t>(options.cu_k, 1, shape, "--cu-k");
+    require_count("--cu-k", shape[0], batch + 1);
+    call.options.varlen.cu_seqlens_k = call.cu_k.data();
+    call.options.varlen.max_seq_k = longest(call.cu_k);
+  }
+  if (!options.kv_lengths.empty()) {
+    call.kv_lengths = integers<std::int32_t>(options.kv_lengths, 1, shape, "--kv-lengths");
+    require_count("--kv-lengths", shape[0], batch);
+    call.options.cache.lengths = reinterpret_cast<const std::int32_t*>(call.kv_lengths.data());
+  }
+  if (!options.block_table.empty()) {
+    call.block_table = integers<std::int32_t>(options.block_table, 2, shape, "--block-table");
+    call.options.paged = {reinterpret_cast<const std::int32_t*>(call.block_table.data()), shape[0],
+                          shape[1], 0};
+  }
+  return batch;
+}
+
+Alibi alibi_of(const NpyArray& array, std::int64_t batch, std::int64_t heads) {
   if (array.type != NpyType::f32) {
     fail(ErrorCode::InvalidArgument, "--alibi is {}: slopes are float32", to_string(array.type));
   }
-  const bool shared = array.shape == std::vector<std::int64_t>{q.heads};
-  if (!shared && array.shape != std::vector<std::int64_t>{q.batch, q.heads}) {
+  const bool shared = array.shape == std::vector<std::int64_t>{heads};
+  if (!shared && array.shape != std::vector<std::int64_t>{batch, heads}) {
     fail(ErrorCode::InvalidArgument, "--alibi has shape {}: it must be ({}) or ({}, {})",
-         array.shape_text(), q.heads, q.batch, q.heads);
+         array.shape_text(), heads, batch, heads);
   }
-  return {reinterpret_cast<const float*>(array.data.data()), shared ? 0 : q.heads, 1};
+  return {reinterpret_cast<const float*>(array.data.data()), shared ? 0 : heads, 1};
 }
 
 // The shape of a (batch, second, third, last) array, without the batch if Q had none.
@@ -121,10 +206,24 @@ CallTensors load_tensors(const RunOptions& options) {
     call.lse_data = AlignedBytes(bytes_of(call.lse_shape, sizeof(float), "log-sum-exp"));
     call.options.lse.data = reinterpret_cast<float*>(call.lse_data.data());
   }
-  const std::int64_t scores[4] = {call.q.batch, call.q.heads, call.q.seq, call.k.seq};
+  const std::int64_t batch = load_sequences(options, call);
+  const std::int64_t scores[4] = {
+      batch, call.q.heads, call.cu_q.size() > 0 ? call.options.varlen.max_seq_q : call.q.seq,
+      call.options.paged.block_table ? call.options.paged.columns * call.k.seq
+      : call.cu_k.size() > 0         ? call.options.varlen.max_seq_k
+                                     : call.k.seq};
   if (!options.alibi.empty()) {
     call.alibi_array = read_npy(options.alibi);
-    call.options.alibi = alibi_of(call.alibi_array, call.q);
+    call.options.alibi = alibi_of(call.alibi_array, batch, call.q.heads);
+  }
+  if (!options.sinks.empty()) {
+    call.sinks_array = read_npy(options.sinks);
+    if (call.sinks_array.type != NpyType::f32 ||
+        call.sinks_array.shape != std::vector<std::int64_t>{call.q.heads}) {
+      fail(ErrorCode::InvalidArgument, "--sinks is {} of shape {}: it must be float32 ({})",
+           to_string(call.sinks_array.type), call.sinks_array.shape_text(), call.q.heads);
+    }
+    call.options.sinks = reinterpret_cast<const float*>(call.sinks_array.data.data());
   }
   if (!options.bias.empty()) {
     call.bias_array = read_npy(options.bias);

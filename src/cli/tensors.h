@@ -9,7 +9,9 @@ namespace hipflash::cli {
 
 // The arrays of one call and how attention sees them. Pointers are into the arrays.
 struct CallTensors {
-  NpyArray q_array, k_array, v_array, alibi_array, bias_array, mask_array;
+  NpyArray q_array, k_array, v_array, alibi_array, bias_array, mask_array, sinks_array;
+  AlignedBytes cu_q, cu_k;               // int64
+  AlignedBytes kv_lengths, block_table;  // int32
   NpyType out_type = NpyType::f32;
   std::vector<std::int64_t> out_shape, lse_shape;
   AlignedBytes out_data, lse_data;

@@ -185,6 +185,35 @@ TEST_F(CommandTest, BiasMaskAndSlopesBroadcast) {
   expect_failure(run_line("--alibi bias.npy"), 2, "--alibi has shape (4, 1, 7)");
 }
 
+TEST_F(CommandTest, PackedPagedAndSinks) {
+  const auto whole = [this](const char* name, std::vector<std::int64_t> shape,
+                            std::vector<std::int64_t> numbers) {
+    write_npy(folder_ / name, NpyType::i64, shape, std::as_bytes(std::span(numbers)));
+  };
+  write("packed.npy", {10, 2, 8}, 1);
+  write("pool.npy", {4, 3, 2, 8}, 2);
+  write("sinks.npy", {2}, 3);
+  whole("cu.npy", {4}, {0, 6, 6, 10});
+  whole("lengths.npy", {3}, {7, 0, 3});
+  whole("table.npy", {3, 3}, {3, 0, 1, -1, -1, -1, 2, 9, 9});
+  for (const std::string& line :
+       {std::string("run --q packed.npy --k packed.npy --v packed.npy --cu-q cu.npy --cu-k cu.npy"),
+        std::string("run --q packed.npy --k pool.npy --v pool.npy --cu-q cu.npy"
+                    " --kv-lengths lengths.npy --block-table table.npy")}) {
+    const Result result =
+        run(line + " --sinks sinks.npy --causal -o out.npy --lse lse.npy --verify");
+    EXPECT_EQ(result.exit_code, 0) << result.errors << result.out;
+    EXPECT_NE(result.out.find("verify  right"), std::string::npos) << result.out;
+    EXPECT_EQ(read_npy(folder_ / "out.npy").shape, (std::vector<std::int64_t>{10, 2, 8}));
+  }
+  const std::string paged = "run --q packed.npy --k pool.npy --v pool.npy --cu-q cu.npy";
+  expect_failure(paged + " --block-table table.npy --kv-lengths cu.npy", 2, "--kv-lengths has 4");
+  expect_failure(paged + " --block-table lengths.npy", 2, "--block-table has shape (3)");
+  expect_failure(paged + " --block-table table.npy", 2, "paged.block_table[1][0] = -1");
+  expect_failure(paged + " --block-table sinks.npy", 2, "--block-table is float32");
+  expect_failure(paged + " --sinks lengths.npy", 2, "--sinks is int64");
+}
+
 TEST_F(CommandTest, HostileFiles) {
   const std::string good = text_of(folder_ / "q.npy");
   const auto changed = [&good](const std::string& from, const std::string& to) {
