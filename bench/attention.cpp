@@ -5,7 +5,8 @@
 //   gflops      4 * heads * pairs of (query, key) that are seen * dim, per second
 //   peak        of the instruction the kernel is made of
 //   percent     gflops of peak; p10 and p90 are its spread
-// Decode rows count bytes of K and V instead, against one thread's read bandwidth.
+// Decode rows count bytes of K and V instead, against one thread's read bandwidth; tiny rows all
+// bytes, against a copy.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
