@@ -113,8 +113,10 @@ class HIPFLASH_EXPORT Context {
   const DeviceInfo& device() const;
 
   /// The plan for a Problem; made once and remembered. May compile.
+  /// \param stream What the plan will run on, if known: while it records a graph, a plan that is not
+  ///        there yet is an error, since making one would break the recording.
   /// \throws Error InvalidArgument, NotSupported, CompileFailed.
-  Plan plan(const Problem& problem);
+  Plan plan(const Problem& problem, Stream stream = {});
 
   /// Which kernel the Problem takes, without compiling anything.
   Explanation explain(const Problem& problem);

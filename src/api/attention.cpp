@@ -192,7 +192,8 @@ TensorPointers make_pointers(const Tensor& q, const Tensor& k, const Tensor& v, 
 
 void attention_forward(Context& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Tensor& out, const AttentionOptions& options, Stream stream) {
-  ctx.plan(make_problem(q, k, v, out, options)).run(make_pointers(q, k, v, out, options), stream);
+  ctx.plan(make_problem(q, k, v, out, options), stream)
+      .run(make_pointers(q, k, v, out, options), stream);
 }
 
 }  // namespace hipflash

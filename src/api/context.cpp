@@ -10,6 +10,7 @@
 #include "api/planning.h"
 #include "api/recorder.h"
 #include "autotune/store.h"
+#include "core/fail.h"
 #include "core/log.h"
 #include "core/settings.h"
 #include "plan/gpu_plan.h"
@@ -196,8 +197,14 @@ std::shared_ptr<Plan::Impl> Context::Impl::make_general_plan(const Problem& prob
   return made;
 }
 
-std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem) {
+std::shared_ptr<Plan::Impl> Context::Impl::plan(const Problem& problem, Stream stream) {
   if (auto known = plans_.find(problem)) return known;
+  if (device_->capturing(stream)) {
+    fail(ErrorCode::InvalidArgument,
+         "stream = {} records a graph, and this problem has no plan yet: make it before the "
+         "recording, with Context::plan or by a call outside of it",
+         fmt::ptr(stream.handle));
+  }
   if (auto serving = meanwhile_->plan(
           problem, [this](const Problem& wanted) { return make_general_plan(wanted); })) {
     return serving;
@@ -275,8 +282,8 @@ Context::~Context() = default;
 const DeviceInfo& Context::device() const {
   return impl_->info();
 }
-Plan Context::plan(const Problem& problem) {
-  return Plan(impl_->plan(problem));
+Plan Context::plan(const Problem& problem, Stream stream) {
+  return Plan(impl_->plan(problem, stream));
 }
 Explanation Context::explain(const Problem& problem) {
   return impl_->explain(problem);

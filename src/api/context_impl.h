@@ -49,7 +49,7 @@ struct Context::Impl {
   ~Impl();
 
   const DeviceInfo& info();
-  std::shared_ptr<Plan::Impl> plan(const Problem& problem);
+  std::shared_ptr<Plan::Impl> plan(const Problem& problem, Stream stream = {});
   Explanation explain(const Problem& problem);
   void prefetch(std::vector<Problem> problems, Progress progress);
   void wait_prefetch();

@@ -303,7 +303,10 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
         kSm80, Sm80Tile{64, packed_rows(args) <= 16 ? 1 : 2, 1, 2, 4, false, true},
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
-  const bool modified = builder.modified() || !builder.facts.aligned;
+  // Few blocks get their keys split, which takes registers too where rows are long.
+  const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
+  const bool few_long_rows = std::max(dim, value_dim) > 128 && rows < 64LL * device.compute_units;
+  const bool modified = builder.modified() || !builder.facts.aligned || few_long_rows;
   Sm80Tile tile = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
   if (builder.facts.paged) {  // places of rows take registers
     tile.q_in_registers = false;

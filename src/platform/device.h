@@ -46,6 +46,9 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceFacts& facts() const noexcept = 0;
 
+  // True while the stream records a graph instead of running.
+  virtual bool capturing(Stream) const { return false; }
+
   // Loads a code object; throws Error(LaunchFailed) if the device refuses it. Such a code object is
   // then treated as a cache miss.
   virtual std::shared_ptr<Module> load(const jit::CodeObject& code) = 0;

@@ -31,6 +31,8 @@ inline Context& context() {
 // Copies of host buffers on the device, and back.
 class DeviceCopies {
  public:
+  explicit DeviceCopies(int ordinal = test_device().ordinal) : ordinal_(ordinal) {}
+  DeviceCopies(const DeviceCopies&) = delete;
   ~DeviceCopies() {
     for (const Copy& copy : copies_) driver().release(ordinal_, copy.device);
   }
@@ -61,7 +63,7 @@ class DeviceCopies {
     void* device;
     std::size_t bytes;
   };
-  int ordinal_ = test_device().ordinal;
+  int ordinal_;
   std::vector<Copy> copies_;
 };
 

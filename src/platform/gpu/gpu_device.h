@@ -18,6 +18,7 @@ class GpuDevice final : public Device {
   ~GpuDevice() override;
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
+  bool capturing(Stream stream) const override { return driver_.capturing(stream); }
   std::shared_ptr<Module> load(const jit::CodeObject& code) override;
   std::unique_ptr<Runner> prepare(std::shared_ptr<Module> module, const Launch& launch) override;
   std::unique_ptr<Operation> prepare_operation(std::shared_ptr<Module> module,
