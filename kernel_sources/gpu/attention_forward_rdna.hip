@@ -394,7 +394,9 @@ template <bool kEdge>
 HF_DEVICE void step(char* shared, const AttentionArgs& args, Staging& staging,
                     const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
                     Softmax& softmax, Output& o) {
-  const bool live = !kEdge || (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
+  // Few packed rows leave waves without any, which only bring K and V.
+  const bool live = (!kEdge && !Spec::pack_heads) ||
+                    (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
   constexpr bool kOrdered = kEdge || kOrderedProducts || kTile.query_shared || kDimTiles > 8 ||
                             kScoreModified || Spec::mask || !Spec::aligned;
   ValuePieces v;

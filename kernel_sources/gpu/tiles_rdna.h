@@ -162,26 +162,27 @@ constexpr int wmma_slice(int value_dim, int limit) {
 // on.
 constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int seq_q,
                                 bool modified, bool paged = false) {
-  const bool gfx12 = generation == 12;
+  const bool gfx12 = generation == 12, crowded = modified || paged;
   const int q = wmma_query_registers(generation, head_dim), v = round_up(value_dim, 16);
-  if (head_dim <= 64 && v <= 64 && seq_q > 64 && !modified) {
+  if (head_dim <= 64 && v <= 64 && seq_q > 64 && !crowded) {
     return {4, 2, gfx12 || head_dim <= 32 ? 32 : 16, false, v};
   }
   // Registers of Q and O up to which 32 keys a step fit, and up to which Q fits at all.
-  const int wide = gfx12 ? (modified ? 112 : 144) : (modified ? 96 : 128);
-  const int most = gfx12 ? (modified ? 176 : 192) : (modified ? 144 : 192);
+  const int wide = gfx12 ? (crowded ? 112 : 144) : (crowded ? 96 : 128);
+  const int most = gfx12 ? (crowded ? 176 : 192) : modified && paged ? 112 : crowded ? 144 : 192;
   WmmaTile tile = {8, 1, q + v / 2 > wide ? 16 : 32, false, v};
   if (gfx12) {
     tile.value_slice = wmma_slice(v, 2 * (most - q) / 16 * 16);
   } else {
-    tile.value_slice = wmma_slice(v, head_dim <= 256 ? (paged ? 192 : 256) : modified ? 128 : 192);
+    tile.value_slice = wmma_slice(v, head_dim <= 256 ? (paged ? 192 : 256) : crowded ? 128 : 192);
     tile.query_shared = q + tile.value_slice / 2 > most;
     if (tile.query_shared) tile.waves = 4;
   }
   // Few queries: waves without rows would only wait. But fewer threads hold more of the next K and V
   // each, so it takes registers that O and Q leave.
   const int held = q + tile.value_slice / 2;
-  const int fewest = tile.query_shared || held > wide ? tile.waves : held > wide / 2 + 16 ? 4 : 2;
+  const bool roomy = held <= wide || (paged && !modified && held <= 128);
+  const int fewest = tile.query_shared || !roomy ? tile.waves : held > wide / 2 + 16 ? 4 : 2;
   while (tile.waves > fewest && wmma_queries(tile) >= 2 * seq_q) tile.waves /= 2;
   if (tile.waves < 4) tile.tile_keys = 16;
   while (wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) tile.waves /= 2;

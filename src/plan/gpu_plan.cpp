@@ -225,11 +225,11 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
   const AttentionArgs& args = builder.args();
-  const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem);
+  const bool modified = builder.modified() || !builder.facts.aligned;
   const auto tile_for = [&](long long rows) {
     const int most = rows == 0 ? INT32_MAX / 4 : static_cast<int>(std::min(rows, 1LL << 28));
     return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified,
-                              builder.facts.paged);
+                              takes_page_tiles(problem));
   };
   rdna::WmmaTile tile = tile_for(queries_of_choice(problem));
   const bool pack_heads = packs_heads(problem, rdna::wmma_queries(tile));
