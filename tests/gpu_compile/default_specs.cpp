@@ -11,7 +11,6 @@ namespace {
 struct Variant {
   const char* name;
   void (*change)(Problem&);
-  bool amd_alone = false;  // not built for others
 };
 
 void put_in_pages(Problem& p) {
@@ -49,21 +48,18 @@ constexpr Variant kVariants[] = {
        p.heads_kv = 2;
        p.causal = true;
        put_in_pages(p);
-     },
-     true},
+     }},
     {"paged causal sinks",
      [](Problem& p) {
        p.causal = p.features.sinks = true;
        put_in_pages(p);
-     },
-     true},
+     }},
     {"packed sequences",
      [](Problem& p) {
        p.features.varlen = p.ragged.packed_q = p.ragged.packed_k = true;
        p.ragged.total_q = p.ragged.total_k = 20000;
        p.causal = true;
-     },
-     true},
+     }},
     {"window",
      [](Problem& p) {
        p.window = {300, 7};
@@ -126,7 +122,6 @@ std::vector<DefaultSpec> default_specs(const std::string& arch, Extent extent) {
       std::size_t count = extent == Extent::all ? std::size(kVariants) : kRepresentativeVariants;
       if (extent == Extent::few) count = 3;
       for (std::size_t i = 0; i < count; ++i) {
-        if (kVariants[i].amd_alone && arch.rfind("gfx", 0) != 0) continue;
         Problem problem = plain_problem(dtype, dim, value_dim);
         kVariants[i].change(problem);
         jit::Spec spec = plan::plan_gpu(problem, device).spec;
