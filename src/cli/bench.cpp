@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "cli/commands.h"
-#include "cli/device_memory.h"
+#include "platform/device_memory.h"
 #include "cli/npy.h"
 #include "core/fail.h"
 #include "verify/convert.h"
@@ -60,7 +60,7 @@ AlignedBytes random_tensor(DType dtype, std::int64_t elements, std::mt19937* gen
 
 // One row of the table: a plan, its tensors, and the times measured so far.
 struct Row {
-  Row(const Shape& shape, Context& ctx, DeviceMemory& memory)
+  Row(const Shape& shape, Context& ctx, platform::DeviceMemory& memory)
       : name(shape.name), problem(problem_of(shape)), plan(ctx.plan(problem)) {
     std::mt19937 generator(1);
     const std::int64_t q_elements = problem.batch * problem.q.batch;
@@ -77,7 +77,7 @@ struct Row {
     memory.synchronize();
   }
 
-  void measure(DeviceMemory& memory) {
+  void measure(platform::DeviceMemory& memory) {
     const auto start = std::chrono::steady_clock::now();
     plan.run(tensors);
     memory.synchronize();
@@ -105,7 +105,7 @@ double quantile(const std::vector<double>& sorted, double part) {
 int bench(const BenchOptions& options) {
   const std::regex filter(options.filter);
   Context ctx(device_or_default(options.device), context_options(options.threads));
-  const std::unique_ptr<DeviceMemory> memory = make_device_memory(ctx.device().id);
+  const std::unique_ptr<platform::DeviceMemory> memory = platform::make_device_memory(ctx.device().id);
   Progress progress;
   std::vector<Row> rows;
   for (const Shape& shape : kShapes) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/device_memory.h"
+#include "platform/device_memory.h"
 #include "cli/tensors.h"
 #include "core/fail.h"
 #include "verify/reference.h"
@@ -24,7 +24,7 @@ struct Timing {
 };
 
 // The first run is the one that counts for the result; the others write the same bits again.
-Timing time_runs(const Plan& plan, const TensorPointers& tensors, DeviceMemory& memory,
+Timing time_runs(const Plan& plan, const TensorPointers& tensors, platform::DeviceMemory& memory,
                  int repeat) {
   constexpr double kEnoughMs = 200;
   constexpr int kMost = 100;
@@ -48,7 +48,7 @@ std::size_t bytes_of(const AlignedBytes& buffer) {
 }
 
 // The same call with its tensors on the device.
-TensorPointers upload(const TensorPointers& host, const CallTensors& call, DeviceMemory& memory) {
+TensorPointers upload(const TensorPointers& host, const CallTensors& call, platform::DeviceMemory& memory) {
   const auto there = [&memory](const void* data, const AlignedBytes& buffer) {
     return data ? memory.upload(buffer.data(), bytes_of(buffer)) : nullptr;
   };
@@ -135,7 +135,7 @@ int run_attention(const RunOptions& options) {
   Context ctx(device_or_default(options.device), context_options(options.threads));
   progress.show("planning");
   const Plan plan = ctx.plan(problem);
-  const std::unique_ptr<DeviceMemory> memory = make_device_memory(ctx.device().id);
+  const std::unique_ptr<platform::DeviceMemory> memory = platform::make_device_memory(ctx.device().id);
   const TensorPointers device = upload(host, call, *memory);
   progress.show("running");
   const Timing timing = time_runs(plan, device, *memory, options.repeat);

@@ -1,4 +1,4 @@
-// Where a command's tensors live: on the CPU in the host's own memory, on a GPU in a copy.
+// Where tensors live: on the CPU in the host's own memory, on a GPU in a copy.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 #include "hipflash/device.h"
 
-namespace hipflash::cli {
+namespace hipflash::platform {
 
 // Everything it hands out lives until it is destroyed. Null in, null out.
 class DeviceMemory {
@@ -27,4 +27,4 @@ class DeviceMemory {
 // Throws Error NoDevice if the platform's runtime is not there.
 std::unique_ptr<DeviceMemory> make_device_memory(const DeviceId& device);
 
-}  // namespace hipflash::cli
+}  // namespace hipflash::platform

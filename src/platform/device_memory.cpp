@@ -1,11 +1,11 @@
-#include "cli/device_memory.h"
+#include "platform/device_memory.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "platform/gpu/driver.h"
 
-namespace hipflash::cli {
+namespace hipflash::platform {
 namespace {
 
 // The CPU works on the host's buffers themselves, and is done when a call returns.
@@ -18,7 +18,7 @@ class HostMemory final : public DeviceMemory {
 
 class GpuMemory final : public DeviceMemory {
  public:
-  GpuMemory(platform::GpuDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  GpuMemory(GpuDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
   ~GpuMemory() override {
     for (const Copy& copy : copies_) driver_.release(ordinal_, copy.device);
   }
@@ -47,7 +47,7 @@ class GpuMemory final : public DeviceMemory {
     std::size_t bytes;
   };
 
-  platform::GpuDriver& driver_;
+  GpuDriver& driver_;
   int ordinal_;
   std::vector<Copy> copies_;
 };
@@ -56,8 +56,8 @@ class GpuMemory final : public DeviceMemory {
 
 std::unique_ptr<DeviceMemory> make_device_memory(const DeviceId& device) {
   if (device.platform == Platform::cpu) return std::make_unique<HostMemory>();
-  const auto kind = device.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
-  return std::make_unique<GpuMemory>(platform::gpu_driver(kind), device.ordinal);
+  const auto kind = device.platform == Platform::hip ? Kind::hip : Kind::cuda;
+  return std::make_unique<GpuMemory>(gpu_driver(kind), device.ordinal);
 }
 
-}  // namespace hipflash::cli
+}  // namespace hipflash::platform
