@@ -185,6 +185,12 @@ Document Store::read(const Fingerprint& device) const {
   return document;
 }
 
+std::string Store::read_text(const std::string& name) const {
+  std::string text, trouble;
+  if (folder_.empty() || read_file(folder_ / name, text, trouble) != Reading::done) return {};
+  return text;
+}
+
 void Store::make_usable() {
   if (folder_.empty()) {
     fail(ErrorCode::CacheUnusable,

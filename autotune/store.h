@@ -46,6 +46,9 @@ class Store {
   // kept beside it under another name. Throws Error(CacheUnusable) if the folder cannot be written.
   void add(const Document& news);
 
+  // A file of the folder; empty if it cannot be read.
+  std::string read_text(const std::string& name) const;
+
   // Replaces a file of the folder in the same way, for what goes with the documents.
   void update_file(const std::string& name,
                    const std::function<std::string(const std::string& before)>& change);

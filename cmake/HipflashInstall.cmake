@@ -11,6 +11,7 @@ endif()
 if(TARGET hipflash-compile)
   install(TARGETS hipflash-compile DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/hipflash")
 endif()
+install(TARGETS hipflash-measure DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/hipflash")
 if(TARGET hipflash_baseline)
   install(
     DIRECTORY "${HIPFLASH_PREBUILT_DIR}"

@@ -8,6 +8,11 @@ if(HIPFLASH_COMPILE_MAIN)
     hipflash-compile PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/libexec/hipflash")
 endif()
 
+add_executable(hipflash-measure "${PROJECT_SOURCE_DIR}/autotune/measure_main.cpp")
+target_link_libraries(hipflash-measure PRIVATE hipflash_internal hipflash_settings)
+set_target_properties(
+  hipflash-measure PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/libexec/hipflash")
+
 # The command is split so that its tests and fuzzers can link everything but main().
 file(GLOB HIPFLASH_CLI_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/cli/*.cpp")
 list(FILTER HIPFLASH_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
@@ -27,6 +32,7 @@ if(HIPFLASH_BUILD_COMMAND AND HIPFLASH_CLI_SOURCES)
     if(TARGET hipflash-compile)
       add_dependencies(hipflash_command hipflash-compile)
     endif()
+    add_dependencies(hipflash_command hipflash-measure)
   endif()
 endif()
 

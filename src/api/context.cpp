@@ -49,6 +49,7 @@ Explanation empty_explanation(const std::string& arch, DeviceId device) {
 Context::Impl::Impl(DeviceId id, const ContextOptions& options)
     : provider(api::provider_options(options)),
       id_(id),
+      options_(options),
       device_(api::open_device(id, options)),
       verify_(bool_setting("HIPFLASH_VERIFY")),
       tuned_(autotune::fingerprint_of(device_->facts())),

@@ -62,7 +62,10 @@ struct Context::Impl {
 
   DeviceId id() const noexcept { return id_; }
   platform::Device& device() const noexcept { return *device_; }
+  const ContextOptions& options() const noexcept { return options_; }
   const autotune::TuningTable& tuned() const noexcept { return tuned_; }
+  plan::KernelPlan plan_here(const Problem& problem, const plan::TileSource* tuned,
+                             plan::Kernel kernel = plan::Kernel::specialized) const;
 
   jit::CodeProvider provider;
 
@@ -78,12 +81,11 @@ struct Context::Impl {
   // What will serve the problem: the specialized kernel, or the general one where the specialized
   // one is not to be had and cannot be compiled.
   plan::KernelPlan choose(const Problem& problem);
-  plan::KernelPlan plan_here(const Problem& problem, const plan::TileSource* tuned,
-                             plan::Kernel kernel) const;
   jit::CompilerKind compiler_kind() const noexcept;
   std::string tier_text(const jit::Spec& spec);  // where the code object is now, for explain
 
   const DeviceId id_;
+  const ContextOptions options_;
   const std::unique_ptr<platform::Device> device_;
   const bool verify_;
   autotune::TuningTable tuned_;  // read once, when the Context is made

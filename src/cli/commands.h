@@ -18,6 +18,7 @@ int compile_kernels(const CompileOptions& options);
 int manage_cache(const CacheOptions& options);
 int bench(const BenchOptions& options);
 int manage_packs(const PackOptions& options);
+int tune_device(const TuneCliOptions& options);
 int inspect_code(const InspectOptions& options);
 
 // What they share.

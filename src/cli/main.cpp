@@ -29,12 +29,12 @@ int dispatch(const Options& options) {
       return bench(options.bench);
     case Command::inspect:
       return inspect_code(options.inspect);
+    case Command::tune:
+      return tune_device(options.tune);
     case Command::pack:
       return manage_packs(options.pack);
-    case Command::tune:
-      break;
   }
-  fail(ErrorCode::NotSupported, "{} is not supported by this version", to_string(options.command));
+  fail(ErrorCode::Internal, "{} is no command", to_string(options.command));
 }
 
 int complain(const std::string& message, int exit_code) {

@@ -317,11 +317,23 @@ void add_inspect(CLI::App& app, InspectOptions* o) {
   inspect->add_flag("--json", o->json, "Print one JSON object");
 }
 
-// The parts of the command that the library does not have yet take whatever they are given, so that
-// what the user sees is that they are not there.
-void add_reserved(CLI::App& app) {
-  app.add_subcommand("tune", "Measure tile configs on this machine (not supported yet)")
-      ->allow_extras();
+void add_tune(CLI::App& app, TuneCliOptions* o) {
+  CLI::App* tune = app.add_subcommand(
+      "tune", "Measure which tile configs are the fastest on this machine, and keep the result");
+  CLI::Option* quick = tune->add_flag("--quick", o->quick, "Common problems only; the default");
+  tune->add_flag("--full", o->full, "More problems, configs and samples")->excludes(quick);
+  tune->add_option("--shapes", o->shapes, "Problems to tune for, a workload file")
+      ->check(path_name());
+  tune->add_option("--budget", o->budget_minutes, "Stop in order after so many minutes")
+      ->check(finite("a positive number", [](double x) { return x > 0; }));
+  tune->add_flag("--again", o->again, "Measure what is tuned or in quarantine once more");
+  tune->add_flag("--check", o->check,
+                 "Compare the tuned configs with the defaults, at sizes that were not tuned");
+  tune->add_option("--report", o->report,
+                   "Write all measurements as an HTML page; alone, it measures nothing")
+      ->check(path_name());
+  add_device(tune, &o->device, &o->threads);
+  tune->add_flag("--json", o->json, "Print one JSON object");
 }
 
 // Rules between options.
@@ -388,8 +400,8 @@ Parsed parse_options(const std::vector<std::string>& arguments) {
   add_cache(app, &options.cache);
   add_bench(app, &options.bench);
   add_pack(app, &options.pack);
+  add_tune(app, &options.tune);
   add_inspect(app, &options.inspect);
-  add_reserved(app);
 
   Parsed parsed;
   try {

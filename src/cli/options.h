@@ -106,6 +106,17 @@ struct InspectOptions {
   bool json = false;
 };
 
+struct TuneCliOptions {
+  bool quick = false, full = false;  // neither: quick
+  bool again = false, check = false;
+  double budget_minutes = 0;
+  std::string shapes;  // workload file
+  std::string report;  // HTML file; without quick or full nothing is measured
+  std::string device;
+  int threads = 0;
+  bool json = false;
+};
+
 enum class Command { run, info, explain, compile, cache, bench, tune, pack, inspect };
 const char* to_string(Command command) noexcept;
 
@@ -118,6 +129,7 @@ struct Options {
   CacheOptions cache;
   BenchOptions bench;
   PackOptions pack;
+  TuneCliOptions tune;
   InspectOptions inspect;
 };
 

@@ -50,10 +50,18 @@ TEST(Options, Cache) {
   EXPECT_TRUE(parsed.options->cache.json);
 }
 
-TEST(Options, ReservedCommandsTakeAnything) {
-  ASSERT_TRUE(parse("tune --quick").options);
-  EXPECT_EQ(parse("tune --quick").options->command, Command::tune);
-  EXPECT_EQ(parse("pack create -o app.hfpack --arch gfx942").options->command, Command::pack);
+TEST(Options, Tune) {
+  const Parsed parsed = parse("tune --full --budget 2.5 --device cpu --report r.html --again");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->command, Command::tune);
+  EXPECT_TRUE(parsed.options->tune.full);
+  EXPECT_TRUE(parsed.options->tune.again);
+  EXPECT_EQ(parsed.options->tune.budget_minutes, 2.5);
+  EXPECT_EQ(parsed.options->tune.report, "r.html");
+  for (const char* wrong : {"tune --quick --full", "tune --budget 0", "tune --budget x",
+                            "tune --device gpu", "tune now"}) {
+    EXPECT_EQ(parse(wrong).exit_code, 2) << wrong;
+  }
 }
 
 TEST(Options, Inspect) {
