@@ -1,0 +1,207 @@
+// The tuner over a fake measuring process: winners, quarantine, resuming, waiting.
+#include "autotune/tuner.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "plan/gpu_plan.h"
+#include "tuning_testing.h"
+
+namespace hipflash::autotune {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TunerTest : public testing::Test {
+ protected:
+  TunerTest() {
+    setup_.facts = plan::facts_of_architecture("gfx942");
+    setup_.facts.compute_units = 304;
+    setup_.device = {Platform::hip, 0};
+    setup_.planner = [this](const Problem& problem, const plan::TileSource* source) {
+      return plan::plan_gpu(problem, setup_.facts, source);
+    };
+    setup_.helper = HIPFLASH_BINARY_DIR "/tests/fake_measure_program";
+    setup_.store_folder = folder_.path() / "store";
+    setup_.try_limit = 2.0;
+    set("FAKE_LOG", (folder_.path() / "log").string());
+  }
+  ~TunerTest() override {
+    for (const std::string& name : set_) ::unsetenv(name.c_str());
+  }
+
+  void set(const std::string& name, const std::string& value) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+
+  static Problem problem(std::int64_t seq) {
+    Problem p;
+    p.dtype = DType::f16;
+    p.batch = 2;
+    p.heads_q = p.heads_kv = 16;
+    p.seq_q = p.seq_k = seq;
+    p.head_dim = p.value_head_dim = 128;
+    p.set_dense_bshd();
+    return p;
+  }
+
+  Document stored() const {
+    return Store(setup_.store_folder).read(fingerprint_of(setup_.facts));
+  }
+  plan::TileChoice chosen(const Problem& p) const {
+    TuningTable table(fingerprint_of(setup_.facts));
+    for (const Document& document :
+         Store(setup_.store_folder).read_relatives(fingerprint_of(setup_.facts))) {
+      table.add(document, DocumentSource::user);
+    }
+    return plan::plan_gpu(p, setup_.facts, &table).tile;
+  }
+  static int keys_of(const plan::TileNumbers& tile) {
+    for (const auto& [name, value] : tile) {
+      if (name == "tile_keys") return value;
+    }
+    return 0;
+  }
+
+  ScratchFolder folder_;
+  TunerSetup setup_;
+  std::vector<std::string> set_;
+};
+
+TEST_F(TunerTest, TheFastestIsStoredAndChosen) {
+  set("FAKE_FAST", "32");  // the default has 64
+  const Problem p = problem(2048);
+  ASSERT_EQ(keys_of(chosen(p).numbers), 64);
+  const TuneSummary summary = tune_problems(setup_, {p}, {});
+  EXPECT_TRUE(summary.complete);
+  EXPECT_EQ(summary.tuned, 1u);
+  EXPECT_EQ(summary.changed, 1u);
+  const plan::TileChoice tile = chosen(p);
+  EXPECT_EQ(keys_of(tile.numbers), 32);
+  EXPECT_EQ(tile.origin, plan::TileOrigin::exact);
+  EXPECT_THAT(tile.why, HasSubstr("100.0% faster"));
+  EXPECT_EQ(keys_of(chosen(problem(1024)).numbers), 32);  // a neighbour
+  EXPECT_THAT(report_html(fingerprint_of(setup_.facts),
+                          parse_samples(Store(setup_.store_folder)
+                                            .read_text(samples_name(fingerprint_of(setup_.facts))))),
+              HasSubstr("chosen"));
+}
+
+TEST_F(TunerTest, TiesGoToTheDefaultAndItIsRemembered) {
+  EXPECT_EQ(tune_problems(setup_, {problem(2048)}, {}).changed, 0u);
+  EXPECT_TRUE(stored().entries.at(0).is_default);
+  EXPECT_TRUE(chosen(problem(2048)).is_default);
+}
+
+TEST_F(TunerTest, WhatIsTunedIsSkippedAndAgainMeasuresIt) {
+  tune_problems(setup_, {problem(2048)}, {});
+  const TuneSummary second = tune_problems(setup_, {problem(2048), problem(8192)}, {});
+  EXPECT_EQ(second.already, 1u);
+  EXPECT_EQ(second.tuned, 1u);
+  TuneOptions again;
+  again.again = true;
+  EXPECT_EQ(tune_problems(setup_, {problem(2048)}, again).tuned, 1u);
+}
+
+TEST_F(TunerTest, WrongCrashingAndHangingConfigsGoIntoQuarantine) {
+  set("FAKE_FAST", "32");
+  for (const auto& [how, words] : std::vector<std::pair<std::string, std::string>>{
+           {"FAKE_WRONG", "wrong: out[0]"},
+           {"FAKE_CRASH", "crashes: killed by signal 6"},
+           {"FAKE_HANG", "hangs: still running after 2 s"},
+           {"FAKE_LATE_CRASH", "crashes: killed by signal 11"}}) {
+    std::filesystem::remove_all(setup_.store_folder);
+    set(how, "32");
+    const Problem p = problem(2048);
+    const TuneSummary summary = tune_problems(setup_, {p}, {});
+    EXPECT_EQ(summary.tuned, 1u) << how;
+    EXPECT_GE(summary.quarantined, 1u) << how;
+    const Document document = stored();
+    ASSERT_FALSE(document.quarantine.empty()) << how;
+    for (const Quarantined& q : document.quarantine) {
+      EXPECT_EQ(keys_of(q.tile), 32);
+      EXPECT_THAT(q.reason, HasSubstr(words));
+    }
+    EXPECT_NE(keys_of(chosen(p).numbers), 32) << how;
+    // Neither by this nor by another size, nor is it tried again.
+    EXPECT_NE(keys_of(chosen(problem(1024)).numbers), 32) << how;
+    EXPECT_EQ(tune_problems(setup_, {problem(8192)}, {}).quarantined, 0u) << how;
+    ::unsetenv(how.c_str());
+  }
+}
+
+TEST_F(TunerTest, ADefaultThatIsWrongGivesWay) {
+  set("FAKE_WRONG", "64");
+  const TuneSummary summary = tune_problems(setup_, {problem(2048)}, {});
+  EXPECT_EQ(summary.tuned, 1u);
+  EXPECT_FALSE(stored().entries.at(0).is_default);
+  EXPECT_NE(keys_of(chosen(problem(2048)).numbers), 64);
+}
+
+TEST_F(TunerTest, StoppingKeepsWhatIsDone) {
+  TuneOptions options;
+  int asked = 0;
+  options.stop = [&] { return ++asked > 250; };
+  const std::vector<Problem> problems = {problem(512), problem(2048), problem(8192), problem(32768)};
+  const TuneSummary first = tune_problems(setup_, problems, options);
+  EXPECT_FALSE(first.complete);
+  EXPECT_LT(first.tuned, 4u);
+  const TuneSummary second = tune_problems(setup_, problems, {});
+  EXPECT_TRUE(second.complete);
+  EXPECT_EQ(second.already, first.tuned);
+  EXPECT_EQ(second.tuned + second.already, 4u);
+}
+
+// Killed at any moment, the next run reads what was stored and goes on.
+TEST_F(TunerTest, KilledAtAnyMomentItGoesOn) {
+  std::vector<Problem> problems;
+  for (int bucket = 0; bucket < 12; ++bucket) problems.push_back(problem(16LL << bucket));
+  for (int round = 0; round < 6; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      tune_problems(setup_, problems, {});
+      ::_exit(0);
+    }
+    ::usleep(15000 * static_cast<unsigned>(round + 1));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  const std::size_t before = stored().entries.size();
+  const TuneSummary last = tune_problems(setup_, problems, {});
+  EXPECT_TRUE(last.complete);
+  EXPECT_EQ(last.already, before);
+  EXPECT_EQ(stored().entries.size(), 12u);
+}
+
+TEST_F(TunerTest, OneRankMeasuresTheOthersTakeOver) {
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(::fork());
+    if (ranks.back() == 0) {
+      const TuneSummary summary = tune_problems(setup_, {problem(512), problem(2048)}, {});
+      ::_exit(summary.complete && summary.tuned + summary.already == 2 ? 0 : 1);
+    }
+  }
+  for (const pid_t rank : ranks) {
+    int status = 0;
+    ::waitpid(rank, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(stored().entries.size(), 2u);
+  EXPECT_EQ(text_of(folder_.path() / "log"), "load\nload\n");
+}
+
+TEST_F(TunerTest, RaggedProblemsAreCountedAsNotMeasured) {
+  Problem p = problem(512);
+  p.features.varlen = true;
+  p.ragged.packed_q = p.ragged.packed_k = true;
+  const TuneSummary summary = tune_problems(setup_, {p}, {});
+  EXPECT_EQ(summary.failed, 1u);
+  EXPECT_EQ(summary.tuned, 0u);
+}
+
+}  // namespace
+}  // namespace hipflash::autotune
