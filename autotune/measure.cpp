@@ -61,7 +61,8 @@ class Measurer::Impl {
     q_ = random_tensor(p.dtype, p.batch * p.q.batch, 1);
     k_ = random_tensor(p.dtype, p.batch * p.k.batch, 2);
     v_ = random_tensor(p.dtype, p.batch * p.v.batch, 3);
-    out_.assign(static_cast<std::size_t>(p.batch * p.out.batch) * size_of(p.dtype), std::byte{0xff});
+    out_.assign(static_cast<std::size_t>(p.batch * p.out.batch) * size_of(p.dtype),
+                std::byte{0xff});
     lse_.assign(p.features.lse ? static_cast<std::size_t>(p.batch * p.heads_q * p.seq_q) : 0, 0);
     bias_ = random_tensor(p.bias_dtype, p.features.bias ? p.seq_q * p.seq_k : 0, 4);
     mask_.assign(p.features.mask ? static_cast<std::size_t>(p.seq_q * p.seq_k) : 0, std::byte{1});
@@ -151,8 +152,7 @@ class Measurer::Impl {
           std::chrono::steady_clock::now() - start;
       return took.count() / repeat;
     }
-    const auto kind =
-        id_.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
+    const auto kind = id_.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
     return platform::gpu_driver(kind).time_ms(id_.ordinal, run, &work) / repeat;
   }
 
@@ -174,8 +174,7 @@ class Measurer::Impl {
     std::fill(out_.begin(), out_.end(), std::byte{0xff});
     std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
     if (id_.platform == Platform::cpu) return;
-    const auto kind =
-        id_.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
+    const auto kind = id_.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
     platform::GpuDriver& driver = platform::gpu_driver(kind);
     driver.copy_to_device(id_.ordinal, tensors_.out, out_.data(), out_.size());
     if (tensors_.lse) {

@@ -24,8 +24,8 @@ class Measurer {
 
   // Takes the problem and makes its tensors; forgets the one before.
   void load(const Problem& problem);
-  // Compiles or finds the config's kernel, runs it on poisoned outputs and checks the result against
-  // the float64 reference. Throws Error if it does not compile, load or launch.
+  // Compiles or finds the config's kernel, runs it on poisoned outputs and checks the result
+  // against the float64 reference. Throws Error if it does not compile, load or launch.
   Trial try_tile(const plan::TileNumbers& tile);
   // Milliseconds of one run, the mean of `repeat` runs in a row.
   double time_ms(int id, int repeat);

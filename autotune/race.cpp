@@ -84,8 +84,7 @@ bool Race::done() const {
   if (rounds_ < options_.fewest_rounds) return false;
   const double goal = 1.0 - options_.margin;
   if (left.size() == 1 && ratio(left[0]).high < goal) return true;
-  return std::all_of(left.begin(), left.end(),
-                     [&](std::size_t i) { return ratio(i).low >= goal; });
+  return std::all_of(left.begin(), left.end(), [&](std::size_t i) { return ratio(i).low >= goal; });
 }
 
 Interval Race::time_ms(std::size_t config) const {

@@ -1,4 +1,5 @@
-// Which of several configs is the fastest, from samples that disturb each other as little as can be.
+// Which of several configs is the fastest, from samples that disturb each other as little as can
+// be.
 //
 // A round times every config that is still in the race once, in random order; each time counts as
 // its ratio to the baseline's time of the same round, so that what slows the machine down for a

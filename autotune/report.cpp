@@ -3,6 +3,8 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "autotune/samples.h"
 #include "core/format.h"
@@ -85,6 +87,7 @@ std::string speed_plot(const std::vector<const RaceSample*>& races) {
     }
   }
   top = nice_top(top);
+  const bool tera = top >= 5000;
   const auto y = [&](double speed) {
     return kTop + (kHeight - kTop - kBottom) * (1 - speed / top);
   };
@@ -103,12 +106,13 @@ std::string speed_plot(const std::vector<const RaceSample*>& races) {
                    "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
                    "stroke=\"#dde3ea\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
                    "text-anchor=\"end\">{:.4g}</text>\n",
-                   kLeft, y(speed), kWidth - kRight, y(speed), kLeft - 8, y(speed) + 4, speed);
+                   kLeft, y(speed), kWidth - kRight, y(speed), kLeft - 8, y(speed) + 4,
+                   tera ? speed / 1000 : speed);
   }
   fmt::format_to(out,
                  "<text x=\"14\" y=\"{0:.1f}\" transform=\"rotate(-90 14 {0:.1f})\" "
-                 "text-anchor=\"middle\">GFLOP/s</text>\n",
-                 (kTop + kHeight - kBottom) / 2);
+                 "text-anchor=\"middle\">{1}</text>\n",
+                 (kTop + kHeight - kBottom) / 2, tera ? "TFLOP/s" : "GFLOP/s");
   const double room = (kWidth - kLeft - kRight) / static_cast<double>(races.size());
   for (std::size_t i = 0; i < races.size(); ++i) {
     const RaceSample& race = *races[i];
@@ -128,10 +132,9 @@ std::string speed_plot(const std::vector<const RaceSample*>& races) {
     for (std::size_t c = 0; c < configs.size(); ++c) {
       const ConfigSample& config = *configs[c];
       const bool chosen = config.state == "chosen", standard = &config == &race.configs.front();
-      const double x = column(i) + room * 0.7 *
-                                       ((static_cast<double>(c) + 0.5) /
-                                            static_cast<double>(configs.size()) -
-                                        0.5);
+      const double x =
+          column(i) +
+          room * 0.7 * ((static_cast<double>(c) + 0.5) / static_cast<double>(configs.size()) - 0.5);
       const char* const color = chosen ? kChosen : standard ? kDefault : kOther;
       fmt::format_to(out,
                      "<g><title>{}: {:.4g} GFLOP/s, {:.4g} ms ({:.4g} to {:.4g}), {}</title>"
@@ -148,7 +151,10 @@ std::string speed_plot(const std::vector<const RaceSample*>& races) {
 }
 
 // Time of the chosen config over that of the default, one bar with its interval for each problem.
-std::string gain_plot(const std::vector<RaceSample>& races) {
+std::string gain_plot(std::vector<RaceSample> races) {
+  std::stable_sort(races.begin(), races.end(), [](const RaceSample& a, const RaceSample& b) {
+    return std::tie(a.label, a.queries, a.keys) < std::tie(b.label, b.queries, b.keys);
+  });
   constexpr double kRow = 20, kLeft = 330, kRight = 30, kWidth = 860, kTop = 26;
   double low = 0.9;
   for (const RaceSample& race : races) {
@@ -170,14 +176,15 @@ std::string gain_plot(const std::vector<RaceSample>& races) {
     fmt::format_to(out,
                    "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\"/>"
                    "<text x=\"{0:.1f}\" y=\"{4}\" text-anchor=\"middle\">{5:.2f}</text>\n",
-                   x(ratio), kTop - 6, height - 4, std::abs(ratio - 1) < 1e-6 ? "#445261" : "#dde3ea",
-                   kTop - 12, ratio);
+                   x(ratio), kTop - 6, height - 4,
+                   std::abs(ratio - 1) < 1e-6 ? "#445261" : "#dde3ea", kTop - 12, ratio);
   }
   double top = kTop;
   for (const RaceSample& race : races) {
     const ConfigSample* const chosen = chosen_of(race);
     const bool standard = !chosen || chosen == &race.configs.front();
-    fmt::format_to(out, "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}, {} × {}, {} heads</text>\n",
+    fmt::format_to(out,
+                   "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}, {} × {}, {} heads</text>\n",
                    kLeft - 10, top + 14, escaped(race.label), race.queries, race.keys,
                    race.batch * race.heads);
     if (standard) {
@@ -202,8 +209,10 @@ std::string gain_plot(const std::vector<RaceSample>& races) {
 std::string table_of(const RaceSample& race) {
   std::string html = fmt::format(
       "<details><summary>{} × {}, {} heads: {} configs</summary>\n<table><tr><th>config</th>"
-      "<th class=\"n\">median ms</th><th class=\"n\">95% confidence</th><th class=\"n\">GFLOP/s</th>"
-      "<th class=\"n\">time / default</th><th class=\"n\">95% confidence</th><th class=\"n\">samples</th>"
+      "<th class=\"n\">median ms</th><th class=\"n\">95% confidence</th><th "
+      "class=\"n\">GFLOP/s</th>"
+      "<th class=\"n\">time / default</th><th class=\"n\">95% confidence</th><th "
+      "class=\"n\">samples</th>"
       "<th>result</th></tr>\n",
       race.queries, race.keys, race.batch * race.heads, race.configs.size());
   const auto out = std::back_inserter(html);
@@ -238,7 +247,8 @@ std::string report_html(const Fingerprint& device, const std::vector<RaceSample>
   }
   std::string html = kHead;
   html += fmt::format(
-      "<h1>hipflash tuning: {}</h1>\n<p>{}, {} {}. {} problems were measured; in {} of them another "
+      "<h1>hipflash tuning: {}</h1>\n<p>{}, {} {}. {} problems were measured; in {} of them "
+      "another "
       "tile config than the built-in default was chosen.</p>\n"
       "<p>Times are medians of interleaved samples in random order, with their 95% confidence "
       "intervals by order statistics. A config is chosen only if its whole interval lies more than "

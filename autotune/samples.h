@@ -21,7 +21,7 @@ struct RaceSample {
   std::string text;
   std::string label;  // for people: "bf16 d128 causal"
   long long batch = 0, heads = 0, queries = 0, keys = 0;
-  double flops = 0;  // of one call
+  double flops = 0;                   // of one call
   std::vector<ConfigSample> configs;  // the default first
 };
 

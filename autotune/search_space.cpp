@@ -151,9 +151,10 @@ std::string reason_to_skip(const CodeFacts& config, const CodeFacts& standard,
   };
   if (config.format == CodeFormat::shared_object) return {};  // says nothing of registers
   for (const KernelResources& kernel : config.kernels) {
-    if (shared_limit > 0 && kernel.shared_bytes.value_or(0) > static_cast<std::int64_t>(shared_limit)) {
-      return fmt::format("takes {} bytes of shared memory, the device has {}",
-                         *kernel.shared_bytes, shared_limit);
+    if (shared_limit > 0 &&
+        kernel.shared_bytes.value_or(0) > static_cast<std::int64_t>(shared_limit)) {
+      return fmt::format("takes {} bytes of shared memory, the device has {}", *kernel.shared_bytes,
+                         shared_limit);
     }
     if (kernel.waves_per_simd && *kernel.waves_per_simd < 1) {
       return "takes more registers than there are";
@@ -184,7 +185,8 @@ std::vector<Problem> held_out_problems(platform::Kind kind) {
     for (const bool causal : {true, false}) {
       for (const int dim : {64, 128, 256}) {
         const int heads = 2048 / dim;
-        shapes.push_back({DType::bf16, dim, causal, std::max(1, 12288 / seq), heads, heads, seq, seq});
+        shapes.push_back(
+            {DType::bf16, dim, causal, std::max(1, 12288 / seq), heads, heads, seq, seq});
       }
     }
   }

@@ -44,7 +44,7 @@ struct Task {
   Problem problem;
   plan::TileKey key;
   std::string text;
-  std::vector<plan::TileNumbers> tiles;                     // the default first
+  std::vector<plan::TileNumbers> tiles;                    // the default first
   std::vector<std::shared_future<jit::CodeObject>> codes;  // of the tiles, when compiled ahead
   bool compiling = false;
 };
@@ -78,7 +78,8 @@ class Tuner {
       }
       const std::chrono::duration<double> spent = Clock::now() - measuring_since;
       seconds_left_ =
-          i == 0 ? -1 : spent.count() / static_cast<double>(i) * static_cast<double>(tasks.size() - i);
+          i == 0 ? -1
+                 : spent.count() / static_cast<double>(i) * static_cast<double>(tasks.size() - i);
       done_ = summary_.already + i;
       compile(tasks[i]);
       if (!on_cpu()) {  // the next ones compile while this one is measured
@@ -155,8 +156,7 @@ class Tuner {
     task.compiling = true;
     for (const plan::TileNumbers& tile : task.tiles) {
       const OnlyTile only(tile);
-      task.codes.push_back(
-          setup_.provider->get_async(setup_.planner(task.problem, &only).spec));
+      task.codes.push_back(setup_.provider->get_async(setup_.planner(task.problem, &only).spec));
     }
   }
 
@@ -226,7 +226,8 @@ class Tuner {
         }
         runner.id = trial.id;
         const double enough = on_cpu() ? 4.0 : 2.0;  // milliseconds of a sample
-        runner.repeat = static_cast<int>(std::clamp(std::ceil(enough / std::max(trial.ms, 1e-3)), 1.0, 200.0));
+        runner.repeat =
+            static_cast<int>(std::clamp(std::ceil(enough / std::max(trial.ms, 1e-3)), 1.0, 200.0));
         return true;
       } catch (const WorkerDied& death) {
         loaded = false;
@@ -254,8 +255,8 @@ class Tuner {
     race_options.seed = static_cast<std::uint64_t>(start_.time_since_epoch().count());
     Race race(runners.size(), race_options);
     while (!race.done()) {
-      report(fmt::format("timing {}, {} queries, round {}", label_of(task.key),
-                         task.problem.seq_q, race.rounds(0) + 1),
+      report(fmt::format("timing {}, {} queries, round {}", label_of(task.key), task.problem.seq_q,
+                         race.rounds(0) + 1),
              seconds_left_);
       for (const std::size_t i : race.next_round()) {
         if (must_stop()) return false;
@@ -296,7 +297,7 @@ class Tuner {
     sample.keys = task.problem.seq_k;
     sample.flops = flops_of(task.problem);
     for (std::size_t i = 0; i < runners.size(); ++i) {
-      const char* const state = i == winner         ? "chosen"
+      const char* const state = i == winner       ? "chosen"
                                 : race.running(i) ? "not faster by the margin"
                                                   : "dropped: slower";
       sample.configs.push_back(
@@ -372,9 +373,9 @@ TuneCheck check_problems(const TunerSetup& setup, const TuningTable& table,
     row.is_default = tuned.is_default;
     if (!row.is_default) {
       if (options.progress) {
-        options.progress({at, measurable.size(),
-                          fmt::format("checking {}, {} queries", label_of(tuned.key), problem.seq_q),
-                          -1});
+        options.progress(
+            {at, measurable.size(),
+             fmt::format("checking {}, {} queries", label_of(tuned.key), problem.seq_q), -1});
       }
       worker.load(problem, setup.load_limit);
       Trial trials[2];

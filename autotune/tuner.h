@@ -22,7 +22,7 @@ struct TunerSetup {
   jit::CodeProvider* provider = nullptr;  // null: nothing is compiled ahead
   std::string helper;
   std::filesystem::path store_folder;
-  double try_limit = 60.0;   // seconds for the first run of a config, its compile included
+  double try_limit = 60.0;    // seconds for the first run of a config, its compile included
   double load_limit = 300.0;  // for tensors and reference
 };
 

@@ -14,8 +14,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
 #include <filesystem>
+#include <optional>
 
 #include "api/problem_json.h"
 #include "core/fail.h"
@@ -149,8 +149,8 @@ void Worker::died(const std::string& how) {
 
 Json Worker::ask(const Json& request, double limit) {
   if (process_ < 0) start();
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(limit));
   bool open = send_all(socket_, dump(request));
   std::size_t line = std::string::npos;
   while (open && (line = received_.find('\n')) == std::string::npos) {
@@ -173,10 +173,10 @@ Json Worker::ask(const Json& request, double limit) {
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
     }
     process_ = -1;
-    died(WIFSIGNALED(status) ? fmt::format("crashes: killed by signal {} ({})", WTERMSIG(status),
-                                           ::strsignal(WTERMSIG(status)))
-                             : fmt::format("crashes: ended with exit status {}",
-                                           WEXITSTATUS(status)));
+    died(WIFSIGNALED(status)
+             ? fmt::format("crashes: killed by signal {} ({})", WTERMSIG(status),
+                           ::strsignal(WTERMSIG(status)))
+             : fmt::format("crashes: ended with exit status {}", WEXITSTATUS(status)));
   }
   const Json answer = Json::parse(received_.substr(0, line), nullptr, false);
   received_.erase(0, line + 1);
@@ -210,8 +210,8 @@ Json serve(const Json& request, std::unique_ptr<Measurer>& measurer) {
     request.at("cpu_isa").get_to(options.cpu_isa);
     request.at("cache_dir").get_to(options.cache_dir);
     request.at("use_disk_cache").get_to(options.use_disk_cache);
-    measurer = std::make_unique<Measurer>(
-        parse_device(request.at("device").get<std::string>()), options);
+    measurer =
+        std::make_unique<Measurer>(parse_device(request.at("device").get<std::string>()), options);
     return {{"ok", true}};
   }
   if (!measurer) fail(ErrorCode::Internal, "\"open\" must come first");
@@ -228,8 +228,8 @@ Json serve(const Json& request, std::unique_ptr<Measurer>& measurer) {
     return {{"id", trial.id}, {"fault", trial.fault}, {"ms", trial.ms}};
   }
   if (what == "time") {
-    return {{"ms", measurer->time_ms(request.at("id").get<int>(),
-                                     request.at("repeat").get<int>())}};
+    return {
+        {"ms", measurer->time_ms(request.at("id").get<int>(), request.at("repeat").get<int>())}};
   }
   fail(ErrorCode::Internal, "unknown request \"{}\"", what);
 }

@@ -58,7 +58,8 @@ std::string tuning_report(Context& ctx) {
   const std::vector<autotune::RaceSample> races =
       autotune::parse_samples(store.read_text(autotune::samples_name(device)));
   if (races.empty()) {
-    fail(ErrorCode::CacheUnusable, "nothing was measured on {} yet: `hipflash tune` does", device.name);
+    fail(ErrorCode::CacheUnusable, "nothing was measured on {} yet: `hipflash tune` does",
+         device.name);
   }
   return autotune::report_html(device, races);
 }

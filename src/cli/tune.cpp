@@ -75,18 +75,19 @@ std::string to_text(const TuneCheck& check) {
   for (const TuneCheck::Row& row : check.rows) {
     ratios.push_back(row.ratio);
     slower += row.low > 1.0;
-    text += row.is_default
-                ? fmt::format("{:36} {:>10} {:>24}  default\n", name_of(row.problem), "", "")
-                : fmt::format("{:36} {:>10.4f} {:>7.3f} ({:.3f} to {:.3f})  {}\n",
-                              name_of(row.problem), row.default_ms, row.ratio, row.low, row.high,
-                              row.config);
+    text +=
+        row.is_default
+            ? fmt::format("{:36} {:>10} {:>24}  default\n", name_of(row.problem), "", "")
+            : fmt::format("{:36} {:>10.4f} {:>7.3f} ({:.3f} to {:.3f})  {}\n", name_of(row.problem),
+                          row.default_ms, row.ratio, row.low, row.high, row.config);
   }
   if (ratios.empty()) return text;
   std::sort(ratios.begin(), ratios.end());
-  return text + fmt::format("median ratio {:.3f}, best {:.3f}, worst {:.3f}; slower with confidence: "
-                            "{} of {}\n",
-                            ratios[ratios.size() / 2], ratios.front(), ratios.back(), slower,
-                            ratios.size());
+  return text + fmt::format(
+                    "median ratio {:.3f}, best {:.3f}, worst {:.3f}; slower with confidence: "
+                    "{} of {}\n",
+                    ratios[ratios.size() / 2], ratios.front(), ratios.back(), slower,
+                    ratios.size());
 }
 
 }  // namespace

@@ -91,9 +91,9 @@ TEST(Race, NoiseAloneHardlyEverWins) {
 
 TEST(Race, AMachineThatSlowsDownForAWhileChangesNothing) {
   const auto weather = [](int round) { return round % 5 < 2 ? 3.0 : 1.0; };
-  EXPECT_EQ(run(3, [&](std::size_t config, int round) {
-              return (config == 2 ? 8.0 : 10.0) * weather(round);
-            }).winner,
+  EXPECT_EQ(run(3, [&](std::size_t config,
+                       int round) { return (config == 2 ? 8.0 : 10.0) * weather(round); })
+                .winner,
             2u);
 }
 

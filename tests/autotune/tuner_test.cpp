@@ -48,9 +48,7 @@ class TunerTest : public testing::Test {
     return p;
   }
 
-  Document stored() const {
-    return Store(setup_.store_folder).read(fingerprint_of(setup_.facts));
-  }
+  Document stored() const { return Store(setup_.store_folder).read(fingerprint_of(setup_.facts)); }
   plan::TileChoice chosen(const Problem& p) const {
     TuningTable table(fingerprint_of(setup_.facts));
     for (const Document& document :
@@ -84,10 +82,12 @@ TEST_F(TunerTest, TheFastestIsStoredAndChosen) {
   EXPECT_EQ(tile.origin, plan::TileOrigin::exact);
   EXPECT_THAT(tile.why, HasSubstr("100.0% faster"));
   EXPECT_EQ(keys_of(chosen(problem(1024)).numbers), 32);  // a neighbour
-  EXPECT_THAT(report_html(fingerprint_of(setup_.facts),
-                          parse_samples(Store(setup_.store_folder)
-                                            .read_text(samples_name(fingerprint_of(setup_.facts))))),
-              HasSubstr("chosen"));
+  EXPECT_THAT(
+      report_html(
+          fingerprint_of(setup_.facts),
+          parse_samples(
+              Store(setup_.store_folder).read_text(samples_name(fingerprint_of(setup_.facts))))),
+      HasSubstr("chosen"));
 }
 
 TEST_F(TunerTest, TiesGoToTheDefaultAndItIsRemembered) {
@@ -145,7 +145,8 @@ TEST_F(TunerTest, StoppingKeepsWhatIsDone) {
   TuneOptions options;
   int asked = 0;
   options.stop = [&] { return ++asked > 250; };
-  const std::vector<Problem> problems = {problem(512), problem(2048), problem(8192), problem(32768)};
+  const std::vector<Problem> problems = {problem(512), problem(2048), problem(8192),
+                                         problem(32768)};
   const TuneSummary first = tune_problems(setup_, problems, options);
   EXPECT_FALSE(first.complete);
   EXPECT_LT(first.tuned, 4u);

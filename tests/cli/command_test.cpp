@@ -291,6 +291,32 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
   EXPECT_EQ(run("--version").exit_code, 0);
 }
 
+TEST_F(CommandTest, TuneMeasuresOnceThenPlansAndReportsFollow) {
+  write_bytes("shapes.jsonl",
+              R"({"problem":{"dtype":"f32","heads_q":2,"seq_q":64,"head_dim":32}})"
+              "\n");
+  const std::string store = "HIPFLASH_TUNING=tuning";
+  const Result first = run("tune --shapes shapes.jsonl --report tuning.html --json", store);
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  const json one = json::parse(first.out)["tuning"];
+  EXPECT_EQ(one["tuned"], 1);
+  EXPECT_EQ(one["quarantined"], 0);
+  EXPECT_EQ(one["complete"], true);
+  const std::string page = text_of(folder_ / "tuning.html");
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_EQ(page.find("http"), std::string::npos);  // nothing to load
+
+  const json two = json::parse(run("tune --shapes shapes.jsonl --json", store).out)["tuning"];
+  EXPECT_EQ(two["tuned"], 0);
+  EXPECT_EQ(two["already"], 1);
+  const std::string explain = "explain --heads 2 --seq 64 --head-dim 32";
+  EXPECT_NE(run(explain, store).out.find("tuned here"), std::string::npos);
+  EXPECT_NE(run(explain, "HIPFLASH_TUNING=elsewhere").out.find("not tuned"), std::string::npos);
+  EXPECT_EQ(run(explain, "HIPFLASH_TUNING=off").out.find("tuned here"), std::string::npos);
+  EXPECT_EQ(run("tune --shapes shapes.jsonl", "HIPFLASH_TUNING=off").exit_code, 2);
+  EXPECT_EQ(run("tune --report x.html", "HIPFLASH_TUNING=elsewhere").exit_code, 1);
+}
+
 TEST_F(CommandTest, WhatIsNotThereSaysSo) {
   const Result gpu = run(run_line("--device hip:7"));
   EXPECT_EQ(gpu.exit_code, 1);

@@ -75,6 +75,7 @@ check_command() {
   "$prefix/bin/hipflash" --version >"$work/out" || die "the installed command does not start"
   "$prefix/bin/hipflash" info >"$work/out" || die "hipflash info failed"
   [[ -x $prefix/libexec/hipflash/hipflash-compile ]] || die "the compile helper is not installed"
+  [[ -x $prefix/libexec/hipflash/hipflash-measure ]] || die "the helper of the tuner is not installed"
   [[ -n $(find "$prefix" -path '*hipflash/prebuilt/*') ]] || return 0
   # The command and a program that links the library find the shipped kernels where there is no compiler.
   local inputs=$source/examples/minilm program

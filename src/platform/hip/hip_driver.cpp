@@ -21,7 +21,8 @@ using StreamHandle = StreamTag*;  // hipStream_t
 constexpr Result kSuccess = 0, kOutOfMemory = 2;
 constexpr int kHostToDevice = 1, kDeviceToHost = 2;  // hipMemcpyKind
 // hipDeviceAttribute_t
-constexpr int kMultiprocessors = 63, kPageable = 65, kSharedPerBlock = 74, kWarpSize = 87;
+constexpr int kMemoryBus = 59, kMemoryClock = 60, kMultiprocessors = 63, kPageable = 65,
+              kSharedPerBlock = 74, kWarpSize = 87;
 
 // hipPointerAttribute_t
 struct PointerAttributes {
@@ -123,6 +124,8 @@ class HipDriver final : public GpuDriver {
     facts.compute_units = attribute(ordinal, kMultiprocessors);
     facts.wave_size = attribute(ordinal, kWarpSize);
     facts.shared_bytes = static_cast<std::size_t>(attribute(ordinal, kSharedPerBlock));
+    facts.memory_clock_khz = attribute(ordinal, kMemoryClock);
+    facts.memory_bus_bits = attribute(ordinal, kMemoryBus);
     facts.reads_host_memory = attribute(ordinal, kPageable) != 0;
     check_device(api_.device_memory(&facts.memory_bytes, ordinal), "hipDeviceTotalMem");
     return facts;
