@@ -1,5 +1,5 @@
-// Which problems attention_tiny.hip takes, and how it is launched. Part of the kernel text and also
-// compiled into the library; it includes nothing.
+// Which problems attention_tiny.hip and attention_board_sm80.cu take, and how they are launched.
+// Part of the kernel text and also compiled into the library; it includes nothing.
 #pragma once
 
 namespace hipflash {
@@ -41,6 +41,40 @@ constexpr long long blocks(Tile t, int element_bytes, int head_dim, int value_di
   const int rows_of_block = t.threads / lanes(element_bytes, head_dim, value_dim) * t.rows;
   return (rows + rows_of_block - 1) / rows_of_block;
 }
+
+// ---- attention_board_sm80.cu: short sequences on mma.sync
+
+constexpr int kMostBoardKeys = 128, kMostBoardQueries = 128;
+constexpr int kMostBoardDim = 128;
+
+struct BoardTile {
+  int keys;           // of the problem, rounded up to 16
+  int tail;           // 1: some of them do not exist
+  int waves;          // of 16 queries each
+  int blocks_per_sm;  // that registers are divided for
+};
+
+constexpr int round_up(int n, int step) {
+  return divide_up(n, step) * step;
+}
+
+constexpr BoardTile board_tile(int seq_q, int seq_k, int head_dim, int value_dim) {
+  const int keys = round_up(seq_k, 16), widest = head_dim > value_dim ? head_dim : value_dim;
+  const int waves = seq_q > 48 ? 4 : divide_up(seq_q, 16);
+  const int blocks = keys > 64 ? (widest > 64 ? 3 : 4) : widest > 64 ? 4 : widest > 32 ? 6 : 8;
+  return {keys, seq_k % 16 != 0, waves, blocks};
+}
+
+constexpr int board_shared_bytes(BoardTile t, int head_dim, int value_dim) {
+  const int d = round_up(head_dim, 16), dv = round_up(value_dim, 16);
+  return 2 * ((16 * t.waves + t.keys) * d + t.keys * dv);
+}
+
+constexpr long long board_blocks(BoardTile t, long long batch_heads, int seq_q) {
+  return batch_heads * divide_up(seq_q, 16 * t.waves);
+}
+
+// ---- compilation
 
 constexpr const char* kHipOptions[] = {"-O3", "-std=c++17"};
 constexpr const char* kCudaOptions[] = {"--std=c++17", "-default-device"};

@@ -1,6 +1,7 @@
 #include "plan/tiny_plan.h"
 
 #include <iterator>
+#include <utility>
 
 #include "core/format.h"
 #include "gpu/tiles_tiny.h"
@@ -10,7 +11,8 @@
 namespace hipflash::plan {
 namespace {
 
-constexpr const char* kFamily = "gpu/attention_tiny.hip";
+constexpr const char* kTiny = "gpu/attention_tiny.hip";
+constexpr const char* kBoard = "gpu/attention_board_sm80.cu";
 
 // Rows that share keys read them again, from a cache; from so many on they are worth a tile.
 constexpr std::int64_t kMostSharers = 32;
@@ -39,50 +41,99 @@ std::string refusal(const Problem& p) {
   return {};
 }
 
-}  // namespace
-
-std::optional<KernelPlan> plan_tiny(const Problem& problem, const platform::DeviceFacts& device,
-                                    std::string& why_not) {
-  if (!is_tiny(problem)) return std::nullopt;
-  if (const std::string trouble = refusal(problem); !trouble.empty()) {
-    why_not = "not attention_tiny: " + trouble;
-    return std::nullopt;
-  }
-  const MaskBounds bounds = mask_bounds(problem);
-  const KernelFacts facts = facts_of(problem, bounds);
+// The steps that both families share; `facts` and the arguments are finished, `numbers` is the
+// tile.
+KernelPlan finish(const char* family, const KernelFacts& facts, const AttentionArgs& args,
+                  const TileNumbers& numbers, const platform::LaunchShape& shape,
+                  const platform::DeviceFacts& device, std::string why) {
   KernelPlan plan;
-  plan.args = arguments_of(problem, bounds);
-  const AttentionArgs& args = plan.args;
-  const int bytes = element_bytes(problem);
-  const tiny::Tile tile = tiny::default_tile(args.seq_k, bytes, args.head_dim, args.value_head_dim);
-  plan.tile.numbers = {{"keys", tile.keys}, {"rows", tile.rows}, {"threads", tile.threads}};
-  plan.tile.key = tile_key(kFamily, facts, args);
-
+  plan.args = args;
+  plan.tile.numbers = numbers;
+  plan.tile.key = tile_key(family, facts, args);
   const bool cuda = device.kind == platform::Kind::cuda;
   plan.spec.compiler = cuda ? jit::CompilerKind::nvrtc : jit::CompilerKind::hiprtc;
-  plan.spec.family = kFamily;
+  plan.spec.family = family;
   plan.spec.arch = device.arch;
-  plan.spec.facts = spec_members(facts, plan.tile.numbers);
+  plan.spec.facts = spec_members(facts, numbers);
   if (cuda) {
     plan.spec.options.assign(std::begin(tiny::kCudaOptions), std::end(tiny::kCudaOptions));
   } else {
     plan.spec.options.assign(std::begin(tiny::kHipOptions), std::end(tiny::kHipOptions));
   }
   plan.spec.label = describe(facts);
-
   platform::GpuLaunch launch;
-  const long long rows = static_cast<long long>(args.batch) * args.heads_q * args.seq_q;
-  launch.forward = {
-      static_cast<unsigned>(tiny::blocks(tile, bytes, args.head_dim, args.value_head_dim, rows)),
-      static_cast<unsigned>(tile.threads), 0};
+  launch.forward = shape;
   plan.launch = launch;
-  plan.work_items = launch.forward.blocks;
-  plan.config = to_text(plan.tile.numbers);
-  plan.reason = fmt::format(
-      "{} keys and {} rows that share them: memory bounds the call, so lanes "
-      "hold whole rows",
-      args.seq_k, args.seq_q * (args.heads_q / args.heads_kv));
+  plan.work_items = shape.blocks;
+  plan.config = to_text(numbers);
+  plan.reason = std::move(why);
   return plan;
+}
+
+KernelPlan plan_handful(const Problem& problem, const platform::DeviceFacts& device) {
+  const MaskBounds bounds = mask_bounds(problem);
+  const KernelFacts facts = facts_of(problem, bounds);
+  const AttentionArgs args = arguments_of(problem, bounds);
+  const int bytes = element_bytes(problem);
+  const tiny::Tile tile = tiny::default_tile(args.seq_k, bytes, args.head_dim, args.value_head_dim);
+  const long long rows = static_cast<long long>(args.batch) * args.heads_q * args.seq_q;
+  const long long blocks = tiny::blocks(tile, bytes, args.head_dim, args.value_head_dim, rows);
+  return finish(kTiny, facts, args,
+                {{"keys", tile.keys}, {"rows", tile.rows}, {"threads", tile.threads}},
+                {static_cast<unsigned>(blocks), static_cast<unsigned>(tile.threads), 0}, device,
+                fmt::format("{} keys and {} rows that share them: memory bounds the call, so lanes "
+                            "hold whole rows",
+                            args.seq_k, args.seq_q * (args.heads_q / args.heads_kv)));
+}
+
+bool is_board(const Problem& p, const platform::DeviceFacts& device) {
+  const Features& has = p.features;
+  if (device.kind != platform::Kind::cuda || p.dtype == DType::f32 || !p.aligned) return false;
+  if (has.ragged() || has.bias || has.mask || has.sinks) return false;
+  if (p.seq_k < 1 || p.seq_k > tiny::kMostBoardKeys || p.seq_q > tiny::kMostBoardQueries) {
+    return false;
+  }
+  for (const std::int64_t dim : {p.head_dim, p.value_head_dim}) {
+    if (dim > tiny::kMostBoardDim || dim % 8 != 0) return false;
+  }
+  // Few queries of many heads are better packed into one block per key/value head.
+  if (p.seq_q < 16 && p.heads_q != p.heads_kv) return false;
+  return p.batch * p.heads_q <= INT32_MAX / 16;
+}
+
+KernelPlan plan_board(const Problem& problem, const platform::DeviceFacts& device) {
+  const MaskBounds bounds = mask_bounds(problem);
+  KernelFacts facts = facts_of(problem, bounds);
+  const AttentionArgs args = arguments_of(problem, bounds);
+  // A positive scale is folded into the exponential; any other takes the path of modified scores,
+  // which a softcap of 0 asks for without changing a score.
+  if (!(args.scale > 0.0f)) facts.softcap = true;
+  const tiny::BoardTile tile =
+      tiny::board_tile(args.seq_q, args.seq_k, args.head_dim, args.value_head_dim);
+  const long long blocks =
+      tiny::board_blocks(tile, static_cast<long long>(args.batch) * args.heads_q, args.seq_q);
+  return finish(
+      kBoard, facts, args,
+      {{"keys", tile.keys},
+       {"tail", tile.tail},
+       {"waves", tile.waves},
+       {"blocks_per_sm", tile.blocks_per_sm}},
+      {static_cast<unsigned>(blocks), static_cast<unsigned>(32 * tile.waves),
+       static_cast<unsigned>(tiny::board_shared_bytes(tile, args.head_dim, args.value_head_dim))},
+      device, fmt::format("{} keys: all of a head's fit one step of a block", args.seq_k));
+}
+
+}  // namespace
+
+std::optional<KernelPlan> plan_tiny(const Problem& problem, const platform::DeviceFacts& device,
+                                    std::string& why_not) {
+  if (is_tiny(problem)) {
+    const std::string trouble = refusal(problem);
+    if (trouble.empty()) return plan_handful(problem, device);
+    why_not = "not attention_tiny: " + trouble;
+  }
+  if (is_board(problem, device)) return plan_board(problem, device);
+  return std::nullopt;
 }
 
 }  // namespace hipflash::plan

@@ -1,4 +1,4 @@
-// The family for a handful of keys: a call that is one pass over memory.
+// The families for tiny problems: a handful of keys, and short sequences (game boards).
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace hipflash::plan {
 
-// The plan if the family takes the Problem; else `why_not` says what it does not take, or stays
+// The plan if one of them takes the Problem; else `why_not` says what it does not take, or stays
 // empty where nobody would expect it: too many queries or keys.
 std::optional<KernelPlan> plan_tiny(const Problem& problem, const platform::DeviceFacts& device,
                                     std::string& why_not);

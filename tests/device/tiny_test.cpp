@@ -1,6 +1,8 @@
 // Tiny problems on a GPU: the family for a handful of keys, and what stays with the general ones.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "device/on_device.h"
 
 namespace hipflash::testing {
@@ -60,6 +62,55 @@ TEST_F(SmallTiny, OthersTakeTheGeneralFamilies) {
   EXPECT_NE(why.reason.find("not attention_tiny"), std::string::npos) << why.reason;
   AttentionCase odd = tiny_case(DType::f16, 1, 2, 59);
   expect_right(odd);
+}
+
+constexpr const char* kBoard = "gpu/attention_board_sm80.cu";
+
+// The family that a board takes here.
+std::string board_family() {
+  return test_device().platform == Platform::cuda ? kBoard : "";
+}
+
+TEST_F(SmallTiny, Boards) {
+  AttentionCase c = tiny_case(DType::f16, 64, 64, 32);
+  expect_right(c, board_family());
+  c.dtype = DType::bf16;
+  c.seq_q = 33;
+  c.seq_k = 50;
+  c.dim = 72;
+  c.causal = true;
+  expect_right(c, board_family());
+}
+
+TEST_F(FullTiny, BoardsOfEveryKind) {
+  std::uint64_t turn = 0;
+  for (const std::int64_t dim : {8, 32, 40, 64, 96, 128}) {
+    for (const auto& [seq_q, seq_k] : {std::pair<int, int>{64, 64},
+                                       {1, 60},
+                                       {17, 90},
+                                       {128, 128},
+                                       {100, 33},
+                                       {64, 65},
+                                       {16, 16}}) {
+      for (int part = 0; part < 4; ++part) {
+        AttentionCase c = tiny_case(turn % 2 ? DType::bf16 : DType::f16, seq_q, seq_k, dim);
+        c.batch = 5;
+        c.heads_q = 6;
+        c.heads_kv = seq_q < 16 || turn % 3 == 0 ? 6 : 2;
+        c.layout = static_cast<Layout>(turn % 3);
+        if (turn % 4 == 1) c.value_dim = 48;
+        c.causal = part == 1;
+        if (part == 2) c.window = {20, turn % 2 ? 7 : -1};
+        if (part == 3) {
+          c.softcap = turn % 2 ? 30.0f : 0.0f;
+          c.alibi = true;
+          c.scale = turn % 3 ? 0.2f : -0.2f;
+        }
+        c.seed = ++turn;
+        expect_right(c, board_family());
+      }
+    }
+  }
 }
 
 TEST_F(FullTiny, RandomShapes) {
