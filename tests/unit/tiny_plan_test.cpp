@@ -49,7 +49,7 @@ TEST(TinyPlan, SaysWhyAProblemWithFewKeysIsNotTaken) {
 TEST(TinyPlan, ManyQueriesOrKeysAreForTheGeneralFamilies) {
   for (const Problem& p : {tiny(8, 4, 64, 2, 64), tiny(8, 4, 1, 9, 64), tiny(8, 4, 1, 0, 64)}) {
     std::string why_not;
-    EXPECT_FALSE(plan_tiny(p, facts_of_architecture("sm_90a"), why_not));
+    EXPECT_FALSE(plan_tiny(p, facts_of_architecture("gfx942"), why_not));
     EXPECT_EQ(why_not, "");
   }
   // f32 rows of 512 elements: four pieces a lane for each of 17 rows.
@@ -58,6 +58,26 @@ TEST(TinyPlan, ManyQueriesOrKeysAreForTheGeneralFamilies) {
   std::string why_not;
   EXPECT_FALSE(plan_tiny(wide, facts_of_architecture("sm_90a"), why_not));
   EXPECT_THAT(why_not, HasSubstr("registers"));
+}
+
+TEST(TinyPlan, BoardsTakeOneStepOnNvidia) {
+  const KernelPlan plan = plan_gpu(tiny(64, 12, 64, 64, 64), facts_of_architecture("sm_90a"));
+  EXPECT_EQ(plan.spec.family, "gpu/attention_board_sm80.cu");
+  const auto& launch = std::get<platform::GpuLaunch>(plan.launch);
+  EXPECT_EQ(launch.forward.blocks, 64u * 12);
+  EXPECT_EQ(launch.forward.threads, 128u);
+  EXPECT_EQ(launch.forward.shared_bytes, 3u * 64 * 64 * 2);
+
+  Problem longer = tiny(64, 12, 64, 129, 64), wider = tiny(64, 12, 64, 64, 136),
+          biased = tiny(64, 12, 64, 64, 64), few = tiny(64, 12, 4, 64, 64),
+          f32 = tiny(64, 12, 64, 64, 64);
+  biased.features.bias = true;
+  few.heads_kv = 3;
+  f32.dtype = DType::f32;
+  for (const Problem& p : {longer, wider, biased, few, f32}) {
+    EXPECT_NE(plan_gpu(p, facts_of_architecture("sm_90a")).spec.family,
+              "gpu/attention_board_sm80.cu");
+  }
 }
 
 }  // namespace
