@@ -208,6 +208,65 @@ HIPFLASH_EXPORT const char* hipflash_plan_explain(const hipflash_plan* plan);
 /** NULL is fine. */
 HIPFLASH_EXPORT void hipflash_plan_destroy(hipflash_plan* plan);
 
+/** Everything about an append besides the new rows and the cache: AppendOptions in kv_cache.h. */
+typedef struct hipflash_append_options {
+  uint32_t struct_size;      /**< sizeof(hipflash_append_options) */
+  int32_t offsets_are_64bit; /**< int64 instead of int32 cu_seqlens */
+  const void* cu_seqlens;    /**< NULL: new rows are not packed */
+  int64_t batch;             /**< Sequences of packed rows */
+
+  const int32_t *kv_lengths, *kv_batch_index; /**< NULL: 0; the sequence's own number */
+  const int32_t* block_table;                 /**< NULL: no pages */
+  int64_t block_table_rows, block_table_columns, block_table_row_stride;
+
+  const void *rotary_cos, *rotary_sin; /**< NULL: no rotation */
+  int32_t rotary_dtype;                /**< hipflash_dtype */
+  int32_t rotary_interleaved;
+  int64_t rotary_dim, rotary_positions, rotary_row_stride;
+
+  hipflash_tensor q, q_out; /**< Without data: none */
+  int32_t* new_lengths;     /**< NULL: not wanted */
+} hipflash_append_options;
+
+#define HIPFLASH_APPEND_OPTIONS_INIT                                                    \
+  {                                                                                     \
+    sizeof(hipflash_append_options), 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, \
+        HIPFLASH_F32, 0, 0, 0, 0, HIPFLASH_TENSOR_INIT, HIPFLASH_TENSOR_INIT, NULL      \
+  }
+
+/** Writes k_new and v_new behind what a cache holds: append_kv() in kv_cache.h.
+ *  \param options NULL: defaults. */
+HIPFLASH_EXPORT hipflash_status hipflash_append_kv(
+    hipflash_context* context, const hipflash_tensor* k_new, const hipflash_tensor* v_new,
+    const hipflash_tensor* k_cache, const hipflash_tensor* v_cache,
+    const hipflash_append_options* options, void* stream);
+
+/** A partial result, or several at equal distances: PartialResult in merge.h. */
+typedef struct hipflash_partial {
+  uint32_t struct_size; /**< sizeof(hipflash_partial) */
+  uint32_t reserved;    /**< 0 */
+  hipflash_tensor out;
+  const float* lse;
+  int64_t lse_stride_batch, lse_stride_query,
+      lse_stride_head; /**< All 0: dense (batch, head, query) */
+  int64_t count, out_step, lse_step;
+} hipflash_partial;
+
+#define HIPFLASH_PARTIAL_INIT \
+  { sizeof(hipflash_partial), 0, HIPFLASH_TENSOR_INIT, NULL, 0, 0, 0, 1, 0, 0 }
+
+/** Joins partial results into out and, unless NULL, lse, which is dense (batch, head, query):
+ *  merge_partials() in merge.h. \param parts `count` of them. */
+HIPFLASH_EXPORT hipflash_status hipflash_merge_partials(hipflash_context* context,
+                                                        const hipflash_partial* parts, size_t count,
+                                                        const hipflash_tensor* out, float* lse,
+                                                        void* stream);
+
+/** HIPFLASH_INVALID_ARGUMENT, with the sentence in hipflash_last_error(), if a kernel found a
+ * length, offset or table wrong since the last call: Context::take_fault(). Waits for the device.
+ */
+HIPFLASH_EXPORT hipflash_status hipflash_context_take_fault(hipflash_context* context);
+
 /** From now on a compile is an error (HIPFLASH_NOT_SUPPORTED). */
 HIPFLASH_EXPORT hipflash_status hipflash_context_seal(hipflash_context* context);
 
