@@ -7,10 +7,15 @@
 
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
+#include "gpu/tile/schedule_nv.h"
+
+#include "gpu/tile/ragged_nv.h"
+
 #include "gpu/tile/mma_sm80.h"
 
 namespace hipflash {

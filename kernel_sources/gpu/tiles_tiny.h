@@ -61,7 +61,11 @@ constexpr int round_up(int n, int step) {
 constexpr BoardTile board_tile(int seq_q, int seq_k, int head_dim, int value_dim) {
   const int keys = round_up(seq_k, 16), widest = head_dim > value_dim ? head_dim : value_dim;
   const int waves = seq_q > 48 ? 4 : divide_up(seq_q, 16);
-  const int blocks = keys > 64 && widest > 64 ? 3 : keys > 64 || widest > 64 ? 4 : 5;
+  const bool many = keys > 64;
+  const int blocks = many && widest > 96                    ? 2
+                     : widest > 96 || (many && widest > 64) ? 3
+                     : many || widest > 64                  ? 4
+                                                            : 5;
   return {keys, seq_k % 16 != 0, waves, blocks};
 }
 
