@@ -41,11 +41,11 @@ constexpr int _CMP_UNORD_Q = 3, _CMP_LT_OQ = 17;
 HF_INTRINSIC float _cvtsh_ss(unsigned short x) {
   return __builtin_ia32_vcvtph2ps(HfShorts8{static_cast<short>(x)})[0];
 }
-HF_INTRINSIC __m128i _mm_loadu_si128(const __m128i* p) {
-  return *reinterpret_cast<const HfBits128Anywhere*>(p);
+HF_INTRINSIC __m128i _mm_loadu_si128(const HfBits128Anywhere* p) {
+  return *p;
 }
-HF_INTRINSIC void _mm_storeu_si128(__m128i* p, __m128i x) {
-  *reinterpret_cast<HfBits128Anywhere*>(p) = x;
+HF_INTRINSIC void _mm_storeu_si128(HfBits128Anywhere* p, __m128i x) {
+  *p = x;
 }
 HF_INTRINSIC __m128i _mm_packus_epi32(__m128i a, __m128i b) {
   return (__m128i)__builtin_ia32_packusdw128((HfInts4)a, (HfInts4)b);
@@ -72,11 +72,11 @@ HF_INTRINSIC float _mm_cvtss_f32(__m128 x) {
   return x[0];
 }
 
-HF_INTRINSIC __m256i _mm256_loadu_si256(const __m256i* p) {
-  return *reinterpret_cast<const HfBits256Anywhere*>(p);
+HF_INTRINSIC __m256i _mm256_loadu_si256(const HfBits256Anywhere* p) {
+  return *p;
 }
-HF_INTRINSIC void _mm256_storeu_si256(__m256i* p, __m256i x) {
-  *reinterpret_cast<HfBits256Anywhere*>(p) = x;
+HF_INTRINSIC void _mm256_storeu_si256(HfBits256Anywhere* p, __m256i x) {
+  *p = x;
 }
 HF_INTRINSIC __m256 _mm256_loadu_ps(const float* p) {
   return *reinterpret_cast<const HfFloats8Anywhere*>(p);
