@@ -69,23 +69,20 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
   }
 }
 
-// The same for keys in pages: row r is `offset` elements from `from`. Only in whole warps.
-template <int Rows, int Columns, int Pitch>
-HF_DEVICE void load_paged_rows(unsigned tile, const float* from, const PagedKeys<Rows>& keys,
-                               const RowStrides& stride, int first, int end, int columns) {
-  for (int row = (int)threadIdx.x / 32; row < Rows; row += kThreads / 32) {
-    const float* source = from + keys.offset(stride, row);
-    const bool exists = row >= first && row < end;
-    const int step = Spec::aligned ? 4 : 1;
-    for (int column = (int)(threadIdx.x & 31) * step; column < Columns; column += 32 * step) {
-      const int count = exists ? min(max(columns - column, 0), step) : 0;
-      const unsigned to = tile + 4 * (row * Pitch + column);
-      const char* at = (const char*)(count ? source + column : from);
-      if constexpr (Spec::aligned) {
-        copy_piece(to, at, 4 * count);
-      } else {
-        copy_word(to, at, count != 0);
-      }
+// The same for keys in pages: row r is `distance(r)` elements from `from`.
+template <int Rows, int Columns, int Pitch, class Distance>
+HF_DEVICE void load_paged_rows(unsigned tile, const float* from, Distance&& distance, int first,
+                               int end, int columns) {
+  constexpr int kStep = Spec::aligned ? 4 : 1, kPer = Columns / kStep;
+  for (int x = threadIdx.x; x < Rows * kPer; x += kThreads) {
+    const int row = x / kPer, column = x % kPer * kStep;
+    const int count = row >= first && row < end ? min(max(columns - column, 0), kStep) : 0;
+    const unsigned to = tile + 4 * (row * Pitch + column);
+    const char* at = (const char*)(count ? from + distance(row) + column : from);
+    if constexpr (Spec::aligned) {
+      copy_piece(to, at, 4 * count);
+    } else {
+      copy_word(to, at, count != 0);
     }
   }
 }
@@ -312,15 +309,14 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const float* v = (const float*)args.v + work.batch * args.v_stride.batch +
                    work.kv_head * args.v_stride.head + work.chunk * kValueDim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
-  // The places of keys in pages serve a step's keys and then its values.
-  PagedKeys<kKeys> places;
+  PagedKeys<kKeys, kThreads> places;
+  places.table = kept + 32;
   const auto load_keys = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      places.look_up(args, first, block_keys.first, block_keys.end);
-      load_paged_rows<kKeys, kHeadDim, kPitch>(k_tile, k, places, args.k_stride,
-                                               block_keys.first - first, block_keys.end - first,
-                                               head_dim);
+      load_paged_rows<kKeys, kHeadDim, kPitch>(
+          k_tile, k, [&](int row) { return places.key(step, row); }, block_keys.first - first,
+          block_keys.end - first, head_dim);
     } else {
       load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
                                          block_keys.first - first, block_keys.end - first,
@@ -331,9 +327,11 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto load_values = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kValueDim, kValueDim>(v_tile, v, places, args.v_stride,
-                                                   block_keys.first - first, block_keys.end - first,
-                                                   value_columns);
+      load_paged_rows<kKeys, kValueDim, kValueDim>(
+          v_tile, v, [&](int row) { return places.value(step, row); }, block_keys.first - first,
+          block_keys.end - first, value_columns);
+      places.publish(args, step - 1);
+      places.fetch(args, step - 2, block_keys.first, block_keys.end);
     } else {
       load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq,
                                              args.v_stride.seq, block_keys.first - first,
@@ -341,6 +339,12 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     }
     copies_issued();
   };
+  if constexpr (Spec::paged) {
+    places.fetch(args, steps.end - 1, block_keys.first, block_keys.end);
+    places.publish(args, steps.end - 1);
+    barrier();
+    places.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
+  }
   load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
                                      head_dim);
   if (steps.end > steps.begin) load_keys(steps.end - 1);

@@ -275,17 +275,20 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const long long k_step = 2 * args.k_stride.seq, v_step = 2 * args.v_stride.seq;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
 
-  // Keys and values that no row of the block sees are zeros, whatever is in memory. The places of
-  // keys in pages are looked up a step before they are needed.
-  PagedKeys<kKeys> places;
-  const auto look_up = [&](int step) {
-    if constexpr (Spec::paged) places.look_up(args, step * kKeys, block_keys.first, block_keys.end);
+  // Keys and values that no row of the block sees are zeros, whatever is in memory.
+  PagedKeys<kKeys, kThreads> places;
+  places.table = kept + 32;
+  const auto fetch_places = [&](int step) {
+    if constexpr (Spec::paged) places.fetch(args, step, block_keys.first, block_keys.end);
+  };
+  const auto publish_places = [&](int step) {
+    if constexpr (Spec::paged) places.publish(args, step);
   };
   const auto load_keys = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_paged_tile<kKeys, kHeadDim, kThreads>(k_tiles + stage * kKBytes, k, places,
-                                                 args.k_stride, block_keys.first - step * kKeys,
-                                                 block_keys.end - step * kKeys, head_dim);
+      load_paged_tile<kKeys, kHeadDim, kThreads>(
+          k_tiles + stage * kKBytes, k, [&](int row) { return places.key(step, row); },
+          block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
       return;
     }
     load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
@@ -294,9 +297,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   };
   const auto load_values = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_paged_tile<kKeys, kValueDim, kThreads>(v_tiles + stage * kVBytes, v, places,
-                                                  args.v_stride, block_keys.first - step * kKeys,
-                                                  block_keys.end - step * kKeys, value_columns);
+      load_paged_tile<kKeys, kValueDim, kThreads>(
+          v_tiles + stage * kVBytes, v, [&](int row) { return places.value(step, row); },
+          block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
       return;
     }
     load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
@@ -361,7 +364,12 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const float scale = exponent_scale(args);
 
   // The first copies. With one stage, K and V take turns; else both of a step go together.
-  look_up(steps.end - 1);
+  if constexpr (Spec::paged) {
+    fetch_places(steps.end - 1);
+    publish_places(steps.end - 1);
+    barrier();
+    fetch_places(steps.end - 2);
+  }
   if constexpr (kStages == 1) {
     if (steps.end > steps.begin) {
       load_step(steps.end - 1, Constant<true>(),
@@ -375,9 +383,13 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
           load_keys(step, i, masked);
           load_values(step, i, masked);
         });
-        look_up(steps.end - 2 - i);
       }
       copies_issued();
+      if constexpr (Spec::paged) {
+        publish_places(steps.end - 2 - i);
+        if (i < kStages - 2) barrier();
+        fetch_places(steps.end - 3 - i);
+      }
     }
   }
 
@@ -390,7 +402,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     if constexpr (kStages == 1) {
       load_step(step, masked, [&](int x, auto edge) { load_values(x, 0, edge); });
       copies_issued();
-      look_up(step - 1);
+      publish_places(step - 1);
+      fetch_places(step - 2);
     } else {
       const int ahead = step - (kStages - 1), next_stage = stage == 0 ? kStages - 1 : stage - 1;
       if (ahead >= steps.begin) {
@@ -398,7 +411,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
           load_keys(x, next_stage, edge);
           load_values(x, next_stage, edge);
         });
-        look_up(ahead - 1);
+        publish_places(ahead - 1);
+        fetch_places(ahead - 2);
       }
       copies_issued();
     }

@@ -48,6 +48,11 @@ HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int t
   return (int)(fitting < 1 ? 1 : fitting > wanted ? wanted : fitting) * heads_per_kv;
 }
 
+// More shared memory of the families below when keys are in pages: where the rows of two steps are.
+HF_BOTH constexpr int nv_paged_bytes(int tile_keys) {
+  return 2 * tile_keys * 16;
+}
+
 // ---------------------------------------------------------------- attention_forward_sm80.cu
 
 // mma.sync, any NVIDIA GPU from sm_80 on, f16 and bf16, every feature.

@@ -279,6 +279,11 @@ KernelPlan finish_nvidia(Builder& builder, const Family& family, const Config& c
   return builder.finish(family, config, splits, blocks, nv_merge_blocks, kNvMergeThreads, why);
 }
 
+template <class Tile>
+int paged_bytes(const Builder& builder, const Tile& tile) {
+  return builder.facts.paged ? nv_paged_bytes(tile.tile_keys) : 0;
+}
+
 // These families fold a positive scale into the exponential. Any other takes the path of modified
 // scores, which a softcap of 0 asks for without changing a score.
 Builder nv_builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
@@ -306,13 +311,12 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
   // Few blocks get their keys split, which takes registers too where rows are long.
   const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
   const bool few_long_rows = std::max(dim, value_dim) > 128 && rows < 64LL * device.compute_units;
-  const bool modified = builder.modified() || !builder.facts.aligned || few_long_rows;
-  Sm80Tile tile = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
-  if (builder.facts.paged) {  // places of rows take registers
-    tile.q_in_registers = false;
-    if (dim > 64 && tile.tile_keys == 48) tile.tile_keys = 64;
-  }
-  return builder.choose(kSm80, tile, [&] { return sm80_tiles(dim, value_dim, shared, false); });
+  // So do the places of rows in pages.
+  const bool modified =
+      builder.modified() || !builder.facts.aligned || builder.facts.paged || few_long_rows;
+  return builder.choose(kSm80,
+                        sm80_default(dim, value_dim, modified, builder.facts.window_left, shared),
+                        [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
 KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts& device,
@@ -321,7 +325,7 @@ KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts&
   const Sm80Tile tile = sm80_tile(problem, builder, device);
   return finish_nvidia(builder, kSm80,
                        {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
-                        sm80_shared_bytes(tile, dim, value_dim)},
+                        sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
                        {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
                         slots_of(device, tile.pack_heads ? 2 : 1)},
                        why);
@@ -336,7 +340,7 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
   return finish_nvidia(
       builder, kNvF32,
       {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
-       nvf32_shared_bytes(tile, dim, value_dim)},
+       nvf32_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
       {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false, slots_of(device, 1)},
       "f32 multiply-adds");
 }

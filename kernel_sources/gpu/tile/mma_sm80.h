@@ -71,35 +71,26 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
   }
 }
 
-// The same for keys in pages: row r is `offset` elements from `from`. Only in whole warps.
-template <int Rows, int Columns, int Threads>
-HF_DEVICE void load_paged_tile(unsigned tile, const char* from, const PagedKeys<Rows>& keys,
-                               const RowStrides& stride, int first, int end, int columns) {
+// The same for keys in pages: row r is `distance(r)` elements from `from`.
+template <int Rows, int Columns, int Threads, class Distance>
+HF_DEVICE void load_paged_tile(unsigned tile, const char* from, Distance&& distance, int first,
+                               int end, int columns) {
   using Tile = SharedTile<Columns>;
   if constexpr (!Spec::aligned) {
-    constexpr int kWarps = Threads / 32;
-    for (int row = (int)threadIdx.x / 32; row < Rows; row += kWarps) {
-      const char* source = from + 2 * keys.offset(stride, row);
-      for (int column = (int)(threadIdx.x & 31); column < Columns; column += 32) {
-        unsigned short element = 0;
-        if (row >= first && row < end && column < columns)
-          element = *(const unsigned short*)(source + column * 2);
-        store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
-      }
+    for (int x = (int)threadIdx.x; x < Rows * Columns; x += Threads) {
+      const int row = x / Columns, column = x % Columns;
+      unsigned short element = 0;
+      if (row >= first && row < end && column < columns)
+        element = *(const unsigned short*)(from + 2 * (distance(row) + column));
+      store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
     }
   } else {
-#pragma unroll 4  // addresses of all rounds at once would not fit the registers
-    for (int i = 0; i < (Rows * Tile::kPieces + Threads - 1) / Threads; i++) {
-      const int x = (int)threadIdx.x + i * Threads, row = x / Tile::kPieces,
-                piece = x % Tile::kPieces;
-      const bool in_tile = Rows * Tile::kPieces % Threads == 0 || row < Rows;
-      const long long offset = keys.offset(stride, in_tile ? row : 0);
-      const bool exists = in_tile && row >= first && row < end;
-      const int bytes = exists ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
-      if (in_tile) {
-        copy_piece(tile + Tile::offset(row, piece), bytes ? from + 2 * offset + piece * 16 : from,
-                   bytes);
-      }
+#pragma unroll 4  // the addresses of all rounds at once would not fit the registers
+    for (int x = (int)threadIdx.x; x < Rows * Tile::kPieces; x += Threads) {
+      const int row = x / Tile::kPieces, piece = x % Tile::kPieces;
+      const int bytes = row >= first && row < end ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
+      copy_piece(tile + Tile::offset(row, piece),
+                 bytes ? from + 2 * distance(row) + piece * 16 : from, bytes);
     }
   }
 }

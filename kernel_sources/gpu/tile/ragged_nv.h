@@ -51,40 +51,50 @@ HF_DEVICE AttentionArgs kept_sequence(unsigned at, AttentionArgs one) {
   return one;
 }
 
-// Where the keys of a step are, when they are in pages: lane l of each warp knows keys l + 32 i.
-template <int kKeys>
+// Where the keys of a step are, when they are in pages. Page numbers are fetched two steps before
+// the keys; a step before, after a barrier that follows publish(), shared memory holds the distance
+// of every row from args.k and args.v, in elements.
+template <int kKeys, int kThreads>
 struct PagedKeys {
-  static constexpr int kMine = (kKeys + 31) / 32;
-  int page[kMine], position[kMine];
+  static constexpr int kMine = (kKeys + kThreads - 1) / kThreads;
+  unsigned table;  // of two steps
+  int page[kMine];
+
+  HF_DEVICE static int row_of(int i) { return (int)threadIdx.x + i * kThreads; }
+  HF_DEVICE unsigned entry(int step, int row) const {
+    return table + (step & 1) * (kKeys * 16) + row * 16;
+  }
 
   // Keys outside of first..end-1 are not looked up.
-  HF_DEVICE void look_up(const AttentionArgs& args, int first_key, int first, int end) {
+  HF_DEVICE void fetch(const AttentionArgs& args, int step, int first, int end) {
     HF_UNROLL
     for (int i = 0; i < kMine; i++) {
-      const int key = first_key + 32 * i + (int)(threadIdx.x & 31);
-      page[i] = position[i] = 0;
-      if (key >= first && key < end) {
-        const int at = args.first_position + key, index = at / args.page_size;
-        page[i] = page_at(args, index);
-        position[i] = at - index * args.page_size;
+      const int key = step * kKeys + row_of(i);
+      const bool exists = key >= first && key < end && row_of(i) < kKeys;
+      page[i] = exists ? page_at(args, (args.first_position + key) / args.page_size) : 0;
+    }
+  }
+  HF_DEVICE void publish(const AttentionArgs& args, int step) const {
+    HF_UNROLL
+    for (int i = 0; i < kMine; i++) {
+      const int at = args.first_position + step * kKeys + row_of(i), row = at % args.page_size;
+      const long long k = page[i] * args.k_stride.batch + row * args.k_stride.seq,
+                      v = page[i] * args.v_stride.batch + row * args.v_stride.seq;
+      if (row_of(i) < kKeys) {
+        asm volatile("st.shared.v2.u64 [%0], {%1, %2};" ::"r"(entry(step, row_of(i))), "l"(k),
+                     "l"(v)
+                     : "memory");
       }
     }
   }
+  HF_DEVICE long long key(int step, int row) const { return distance(entry(step, row)); }
+  HF_DEVICE long long value(int step, int row) const { return distance(entry(step, row) + 8); }
 
-  // Elements to the row of key `row` of the step. All lanes of the warp ask together, each for a
-  // row of its own.
-  HF_DEVICE long long offset(const RowStrides& stride, int row) const {
-    int from_page = 0, from_position = 0;
-    HF_UNROLL
-    for (int i = 0; i < kMine; i++) {
-      const int p = __shfl_sync(~0u, page[i], row & 31),
-                x = __shfl_sync(~0u, position[i], row & 31);
-      if (row / 32 == i) {
-        from_page = p;
-        from_position = x;
-      }
-    }
-    return from_page * stride.batch + from_position * stride.seq;
+ private:
+  HF_DEVICE static long long distance(unsigned at) {
+    long long x;
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(at) : "memory");
+    return x;
   }
 };
 
