@@ -20,13 +20,18 @@ UNBOUNDED = 1 << 30
 
 
 class AttentionArgs(C.Structure):
-    _fields_ = ([(n, C.c_void_p) for n in ('q', 'k', 'v', 'out', 'lse', 'bias', 'mask', 'alibi', 'sinks')] +
+    _fields_ = ([(n, C.c_void_p) for n in ('q', 'k', 'v', 'out', 'lse', 'bias', 'mask', 'alibi', 'sinks',
+                                           'cu_seqlens_q', 'cu_seqlens_k', 'kv_lengths', 'kv_batch_index', 'kv_left_padding',
+                                           'block_table', 'fault')] +
                 [(n, C.c_longlong * 3) for n in ('q_stride', 'k_stride', 'v_stride', 'out_stride', 'lse_stride')] +
                 [(n, C.c_longlong * 4) for n in ('bias_stride', 'mask_stride')] +
                 [(n, C.c_longlong) for n in ('alibi_batch_stride', 'alibi_head_stride')] +
                 [(n, C.c_int) for n in ('batch', 'heads_q', 'heads_kv', 'seq_q', 'seq_k', 'head_dim', 'value_head_dim', 'bias_type',
                                         'diagonal', 'window_left', 'window_right', 'alibi_diagonal')] +
-                [(n, C.c_float) for n in ('scale', 'softcap')] + [('splits', C.c_int)] +
+                [(n, C.c_float) for n in ('scale', 'softcap')] +
+                [(n, C.c_int) for n in ('offsets_are_64bit', 'bottom_right', 'total_q', 'total_k', 'kv_slots', 'page_size', 'pages',
+                                        'pages_per_sequence', 'first_position')] + [('block_table_stride', C.c_longlong)] +
+                [(n, C.c_int) for n in ('splits', 'keys_per_split', 'partial_batch', 'partial_seq')] +
                 [(n, C.c_void_p) for n in ('partial_out', 'partial_lse', 'counter')])
 
 
@@ -169,6 +174,7 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
     if mask is not None:
         a.mask, a.mask_stride = mask.data_ptr(), (C.c_longlong * 4)(*mask.stride())
     a.splits = splits
+    a.partial_batch, a.partial_seq = a.batch, a.seq_q
     keep = [q, k, v, out, lse, alibi, bias, mask]
     if splits > 1:
         po = torch.full((splits, a.batch, a.heads_q, a.seq_q, a.value_head_dim), math.nan, device='cuda')
