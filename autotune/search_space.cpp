@@ -179,6 +179,9 @@ std::vector<Problem> held_out_problems(platform::Kind kind) {
         shapes.push_back({DType::bf16, 128, causal, 1, 3, 3, seq, seq});
       }
     }
+    for (const int seq : {96, 160, 200}) {
+      shapes.push_back({DType::f32, 32, false, 6, 12, 12, seq, seq});
+    }
     return problems_of(shapes);
   }
   for (const int seq : {768, 1536, 3000, 6144, 12288}) {
