@@ -304,10 +304,10 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   if (few_rows(problem, args)) {
-    // Rows that are no power of two long take more registers to load.
-    const int widest = std::max(dim, value_dim), keys = widest > 64 && widest < 128 ? 32 : 64;
+    // A second warp of a block helps with the copies of rows in pages.
+    const int waves = builder.facts.paged || packed_rows(args) > 16 ? 2 : 1;
     return builder.choose(
-        kSm80, Sm80Tile{keys, packed_rows(args) <= 16 ? 1 : 2, 1, 2, 4, false, true},
+        kSm80, Sm80Tile{32, waves, 1, builder.facts.paged ? 2 : 3, 4, false, true},
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
   // Few blocks get their keys split, which takes registers too where rows are long.
