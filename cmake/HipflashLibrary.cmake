@@ -41,6 +41,12 @@ target_link_libraries(
          ${CMAKE_DL_LIBS}
   PRIVATE hipflash_settings)
 
+# What is not on the way of a warm call is built for size: it is most of the library.
+target_compile_options(hipflash_objects PRIVATE "$<$<CONFIG:Release>:-O2;-ffunction-sections;-fdata-sections>")
+set(HIPFLASH_COLD_SOURCES ${HIPFLASH_SOURCES})
+list(FILTER HIPFLASH_COLD_SOURCES INCLUDE REGEX "/(autotune|cache|src/jit|src/api/[a-z_]*(pack|workload|inspect|problem_json|prebuilt|record)[a-z_]*)")
+set_source_files_properties(${HIPFLASH_COLD_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+
 add_library(hipflash $<TARGET_OBJECTS:hipflash_objects>)
 add_library(hipflash::hipflash ALIAS hipflash)
 target_compile_features(hipflash INTERFACE cxx_std_17)
@@ -54,7 +60,7 @@ if(BUILD_SHARED_LIBS)
   # The archives become part of the library: their symbols are neither exported nor replaceable, which
   # also is what makes archives without PIC linkable.
   target_link_options(
-    hipflash PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic-functions
+    hipflash PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic-functions -Wl,--gc-sections
     "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hipflash.map")
   set_property(TARGET hipflash APPEND PROPERTY LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/hipflash.map")
   if(NOT HIPFLASH_SANITIZE)

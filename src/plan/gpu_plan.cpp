@@ -336,9 +336,11 @@ KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts&
 KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
+  NvF32Tile standard = nvf32_default(dim, value_dim, builder.modified(), shared);
+  // Places of rows in pages take registers.
+  if (builder.facts.paged) standard.tile_keys = std::min(standard.tile_keys, 16);
   const NvF32Tile tile =
-      builder.choose(kNvF32, nvf32_default(dim, value_dim, builder.modified(), shared),
-                     [&] { return nvf32_tiles(dim, value_dim, shared); });
+      builder.choose(kNvF32, standard, [&] { return nvf32_tiles(dim, value_dim, shared); });
   return finish_nvidia(
       builder, kNvF32,
       {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
