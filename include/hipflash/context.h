@@ -113,7 +113,8 @@ class HIPFLASH_EXPORT Context {
   const DeviceInfo& device() const;
 
   /// The plan for a Problem; made once and remembered. May compile.
-  /// \param stream What the plan will run on, if known: while it records a graph, a plan that is not
+  /// \param stream What the plan will run on, if known: while it records a graph, a plan that is
+  /// not
   ///        there yet is an error, since making one would break the recording.
   /// \throws Error InvalidArgument, NotSupported, CompileFailed.
   Plan plan(const Problem& problem, Stream stream = {});

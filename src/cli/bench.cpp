@@ -5,9 +5,9 @@
 #include <regex>
 
 #include "cli/commands.h"
-#include "platform/device_memory.h"
 #include "cli/npy.h"
 #include "core/fail.h"
+#include "platform/device_memory.h"
 #include "verify/convert.h"
 
 namespace hipflash::cli {
@@ -105,7 +105,8 @@ double quantile(const std::vector<double>& sorted, double part) {
 int bench(const BenchOptions& options) {
   const std::regex filter(options.filter);
   Context ctx(device_or_default(options.device), context_options(options.threads));
-  const std::unique_ptr<platform::DeviceMemory> memory = platform::make_device_memory(ctx.device().id);
+  const std::unique_ptr<platform::DeviceMemory> memory =
+      platform::make_device_memory(ctx.device().id);
   Progress progress;
   std::vector<Row> rows;
   for (const Shape& shape : kShapes) {

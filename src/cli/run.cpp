@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "platform/device_memory.h"
 #include "cli/tensors.h"
 #include "core/fail.h"
+#include "platform/device_memory.h"
 #include "verify/reference.h"
 #include "verify/sequences.h"
 
@@ -48,7 +48,8 @@ std::size_t bytes_of(const AlignedBytes& buffer) {
 }
 
 // The same call with its tensors on the device.
-TensorPointers upload(const TensorPointers& host, const CallTensors& call, platform::DeviceMemory& memory) {
+TensorPointers upload(const TensorPointers& host, const CallTensors& call,
+                      platform::DeviceMemory& memory) {
   const auto there = [&memory](const void* data, const AlignedBytes& buffer) {
     return data ? memory.upload(buffer.data(), bytes_of(buffer)) : nullptr;
   };
@@ -135,7 +136,8 @@ int run_attention(const RunOptions& options) {
   Context ctx(device_or_default(options.device), context_options(options.threads));
   progress.show("planning");
   const Plan plan = ctx.plan(problem);
-  const std::unique_ptr<platform::DeviceMemory> memory = platform::make_device_memory(ctx.device().id);
+  const std::unique_ptr<platform::DeviceMemory> memory =
+      platform::make_device_memory(ctx.device().id);
   const TensorPointers device = upload(host, call, *memory);
   progress.show("running");
   const Timing timing = time_runs(plan, device, *memory, options.repeat);

@@ -50,9 +50,8 @@ inline std::size_t partial_bytes(const AttentionArgs& args) {
 // Lays the partial results of split keys out in `memory`: all LSEs, then all outputs.
 inline void place_partials(AttentionArgs& args, float* memory) {
   args.partial_lse = memory;
-  args.partial_out =
-      memory +
-      static_cast<long long>(args.splits) * args.partial_batch * args.heads_q * args.partial_seq;
+  args.partial_out = memory + static_cast<long long>(args.splits) * args.partial_batch *
+                                  args.heads_q * args.partial_seq;
 }
 
 using Launch = std::variant<CpuLaunch, GpuLaunch>;

@@ -292,9 +292,8 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
 }
 
 TEST_F(CommandTest, TuneMeasuresOnceThenPlansAndReportsFollow) {
-  write_bytes("shapes.jsonl",
-              R"({"problem":{"dtype":"f32","heads_q":2,"seq_q":64,"head_dim":32}})"
-              "\n");
+  write_bytes("shapes.jsonl", R"({"problem":{"dtype":"f32","heads_q":2,"seq_q":64,"head_dim":32}})"
+                              "\n");
   const std::string store = "HIPFLASH_TUNING=tuning";
   const Result first = run("tune --shapes shapes.jsonl --report tuning.html --json", store);
   ASSERT_EQ(first.exit_code, 0) << first.errors;

@@ -46,12 +46,27 @@ AttentionArgs arguments(const void* bytes) {  // the same struct by another name
   std::memcpy(static_cast<void*>(&args), bytes, sizeof(args));
   return args;
 }
-const cdna_test::HostKernel registered(
-    {HF_QUOTE(HF_HOST_KERNEL), static_cast<int>(Spec::element), Spec::head_dim,
-     Spec::value_head_dim, Spec::window_left, Spec::window_right, Spec::softcap, Spec::alibi,
-     Spec::bias, Spec::mask, Spec::split_keys, Spec::aligned, kThreads, kBlockRows,
-     [](const void* args) { attention_forward(arguments(args)); },
-     [](const void* args) { attention_merge(arguments(args)); }, Spec::ragged, Spec::paged,
-     Spec::sinks, Spec::pack_heads != 0});
+const cdna_test::HostKernel registered({HF_QUOTE(HF_HOST_KERNEL),
+                                        static_cast<int>(Spec::element),
+                                        Spec::head_dim,
+                                        Spec::value_head_dim,
+                                        Spec::window_left,
+                                        Spec::window_right,
+                                        Spec::softcap,
+                                        Spec::alibi,
+                                        Spec::bias,
+                                        Spec::mask,
+                                        Spec::split_keys,
+                                        Spec::aligned,
+                                        kThreads,
+                                        kBlockRows,
+                                        [](const void* args) {
+                                          attention_forward(arguments(args));
+                                        },
+                                        [](const void* args) { attention_merge(arguments(args)); },
+                                        Spec::ragged,
+                                        Spec::paged,
+                                        Spec::sinks,
+                                        Spec::pack_heads != 0});
 }  // namespace
 }  // namespace hipflash
