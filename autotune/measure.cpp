@@ -172,7 +172,7 @@ class Measurer::Impl {
   // NaN everywhere: what a kernel does not write is seen.
   void poison() {
     std::fill(out_.begin(), out_.end(), std::byte{0xff});
-    std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
+    std::fill(lse_.begin(), lse_.end(), std::numeric_limits<float>::quiet_NaN());
     if (id_.platform == Platform::cpu) return;
     const auto kind = id_.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda;
     platform::GpuDriver& driver = platform::gpu_driver(kind);
