@@ -43,6 +43,35 @@ struct Config {
   int shared_bytes;  // dynamic
 };
 
+// Rows to tiles, tiles to blocks, keys to splits: what families with one block per tile share.
+struct TileGrid {
+  const Problem& problem;
+  int tile_rows, slices;  // blocks that share a tile: one for each slice of its value dims
+  bool pack_heads;
+  long long slots;  // blocks that the device holds at a time; 0: never split
+
+  long long blocks(const AttentionArgs& a) const {
+    return row_tiles(problem, a, tile_rows, pack_heads) * (pack_heads ? a.heads_kv : a.heads_q) *
+           slices * std::max(a.splits, 1);
+  }
+
+  void split_keys(AttentionArgs& a, int tile_keys) const {
+    if (problem.batch_invariant) {
+      const InvariantSplit split = invariant_split(problem, a);
+      a.splits = split.splits;
+      a.keys_per_split = split.keys_per_split;
+    } else {
+      a.splits = key_splits(blocks(a), slots, a.seq_k, tile_keys);
+    }
+  }
+};
+
+// attention_merge of a family: how many blocks some arguments take, and of how many threads.
+struct Merge {
+  long long (*blocks)(const AttentionArgs& args);
+  unsigned threads;
+};
+
 // The steps that all families share, from the facts of a Problem to the finished plan.
 class Builder {
  public:
@@ -68,18 +97,15 @@ class Builder {
                        std::forward<Candidates>(candidates), plan_.tile);
   }
 
-  // For families with one block per tile, which may split their keys: `splits` sets it in the
-  // arguments. `blocks` counts the blocks of some arguments, `merge_blocks` those of
-  // attention_merge.
-  template <class Splits, class Blocks, class MergeBlocks>
-  KernelPlan finish(const Family& family, const Config& config, Splits&& splits, Blocks&& blocks,
-                    MergeBlocks&& merge_blocks, unsigned merge_threads, const std::string& why) {
+  // For families with one block per tile, which may split their keys.
+  KernelPlan finish(const Family& family, const Config& config, const TileGrid& grid,
+                    const Merge& merge, const std::string& why) {
     AttentionArgs& args = plan_.args;
-    splits(args);
+    grid.split_keys(args, config.tile_keys);
     GpuLaunch launch;
-    launch.forward = {grid_size(blocks(args)), static_cast<unsigned>(config.threads),
+    launch.forward = {grid_size(grid.blocks(args)), static_cast<unsigned>(config.threads),
                       static_cast<unsigned>(config.shared_bytes)};
-    if (args.splits > 1) launch.merge = {grid_size(merge_blocks(args)), merge_threads, 0};
+    if (args.splits > 1) launch.merge = {grid_size(merge.blocks(args)), merge.threads, 0};
     launch.partial_bytes = platform::partial_bytes(args);
     return finish(family, config, launch, why);
   }
@@ -125,29 +151,6 @@ bool rows_within(const Problem& p, bool (*fits)(long long)) {
   return true;
 }
 
-// Rows to tiles, tiles to blocks, keys to splits: what families with one block per tile share.
-struct TileGrid {
-  const Problem& problem;
-  int tile_rows, slices;  // blocks that share a tile: one for each slice of its value dims
-  bool pack_heads;
-  long long slots;  // blocks that the device holds at a time; 0: never split
-
-  long long blocks(const AttentionArgs& a) const {
-    return row_tiles(problem, a, tile_rows, pack_heads) * (pack_heads ? a.heads_kv : a.heads_q) *
-           slices * std::max(a.splits, 1);
-  }
-
-  void split_keys(AttentionArgs& a, int tile_keys) const {
-    if (problem.batch_invariant) {
-      const InvariantSplit split = invariant_split(problem, a);
-      a.splits = split.splits;
-      a.keys_per_split = split.keys_per_split;
-    } else {
-      a.splits = key_splits(blocks(a), slots, a.seq_k, tile_keys);
-    }
-  }
-};
-
 long long amd_merge_blocks(const AttentionArgs& a) {
   const long long elements =
       static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq * a.value_head_dim;
@@ -157,9 +160,7 @@ long long amd_merge_blocks(const AttentionArgs& a) {
 KernelPlan finish_amd(Builder& builder, const Family& family, Config config, const TileGrid& grid,
                       const std::string& why) {
   config.numbers.emplace_back("pack_heads", grid.pack_heads);
-  const auto blocks = [&](const AttentionArgs& a) { return grid.blocks(a); };
-  const auto splits = [&](AttentionArgs& a) { grid.split_keys(a, config.tile_keys); };
-  return builder.finish(family, config, splits, blocks, amd_merge_blocks, rdna::kMergeThreads,
+  return builder.finish(family, config, grid, {amd_merge_blocks, rdna::kMergeThreads},
                         grid.pack_heads ? why + " (heads of a group packed)" : why);
 }
 
@@ -267,17 +268,11 @@ const Family kNvF32{
     "gpu/attention_forward_nvf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
 
 // attention_merge of the NVIDIA families: a warp for each row, four warps in a block.
-constexpr unsigned kNvMergeThreads = 128;
-long long nv_merge_blocks(const AttentionArgs& a) {
-  return (static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq + 3) / 4;
-}
-
-KernelPlan finish_nvidia(Builder& builder, const Family& family, const Config& config,
-                         const TileGrid& grid, const std::string& why) {
-  const auto splits = [&](AttentionArgs& a) { grid.split_keys(a, config.tile_keys); };
-  const auto blocks = [&](const AttentionArgs& a) { return grid.blocks(a); };
-  return builder.finish(family, config, splits, blocks, nv_merge_blocks, kNvMergeThreads, why);
-}
+const Merge kNvMerge{
+    [](const AttentionArgs& a) {
+      return (static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq + 3) / 4;
+    },
+    128};
 
 template <class Tile>
 int paged_bytes(const Builder& builder, const Tile& tile) {
@@ -325,12 +320,12 @@ KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts&
                      const std::string& why) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile = sm80_tile(problem, builder, device);
-  return finish_nvidia(builder, kSm80,
-                       {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
-                        sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
-                       {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
-                        slots_of(device, tile.pack_heads ? 2 : 1)},
-                       why);
+  return builder.finish(kSm80,
+                        {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
+                         sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
+                        {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
+                         slots_of(device, tile.pack_heads ? 2 : 1)},
+                        kNvMerge, why);
 }
 
 KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts& device) {
@@ -341,12 +336,12 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
   if (builder.facts.paged) standard.tile_keys = std::min(standard.tile_keys, 16);
   const NvF32Tile tile =
       builder.choose(kNvF32, standard, [&] { return nvf32_tiles(dim, value_dim, shared); });
-  return finish_nvidia(
-      builder, kNvF32,
+  return builder.finish(
+      kNvF32,
       {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
        nvf32_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
       {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false, slots_of(device, 1)},
-      "f32 multiply-adds");
+      kNvMerge, "f32 multiply-adds");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in

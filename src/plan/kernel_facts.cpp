@@ -37,19 +37,6 @@ KernelFacts facts_of(const Problem& problem, const MaskBounds& bounds) noexcept 
   return facts;
 }
 
-void require_built(const Problem& problem, const char* where) {
-  const Features& has = problem.features;
-  const std::pair<bool, const char*> unbuilt[] = {
-      {has.sinks, "sinks"},
-      {has.varlen, "varlen"},
-      {has.kv_cache, "kv_cache"},
-      {has.paged_kv, "paged_kv"},
-  };
-  for (const auto& [asked, name] : unbuilt) {
-    if (asked) fail(ErrorCode::NotSupported, "{}: this feature is not built for {}", name, where);
-  }
-}
-
 KernelFacts general_facts(ElementType element) noexcept {
   KernelFacts facts;
   facts.element = element;

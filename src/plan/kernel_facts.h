@@ -26,9 +26,6 @@ struct KernelFacts {
 
 KernelFacts facts_of(const Problem& problem, const MaskBounds& bounds) noexcept;
 
-// Throws Error(NotSupported) naming the feature that is not built for `where`.
-void require_built(const Problem& problem, const char* where);
-
 // The facts of a family's general config, which serves any Problem of this element type.
 KernelFacts general_facts(ElementType element) noexcept;
 
