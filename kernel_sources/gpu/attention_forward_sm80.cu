@@ -479,17 +479,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   }
   wait_copies<0>();
   barrier();
-  Work done = kept_work(kept);
-  if constexpr (Spec::ragged) {
-    // Found anew: nothing of it is kept over the loop.
-    int fault;
-    const AttentionArgs one = arguments_of_sequence(launch, done.batch, fault);
-    if (fault != kNoFault && launch.fault) *launch.fault = fault;
-    done.batch = 0;
-    store_result(one, done, warp, fault);
-  } else {
-    store_result(args, done, warp, kNoFault);
-  }
+  finish_work(launch, args, kept, [&](const AttentionArgs& of, const Work& done, int fault) {
+    store_result(of, done, warp, fault);
+  });
 }
 
 }  // namespace hipflash

@@ -114,4 +114,22 @@ HF_DEVICE RowResult finish_row(const AttentionArgs& args, int head, float refere
   return result_of_row(reference, sum);
 }
 
+// Stores the result of a block's work, which keep_work() has kept with the sequence for its batch:
+// store(arguments, work, fault). What a sequence's arguments are is found anew, so that nothing of
+// it is kept over the loop.
+template <class Store>
+HF_DEVICE void finish_work(const AttentionArgs& launch, const AttentionArgs& args, unsigned kept,
+                           Store&& store) {
+  Work done = kept_work(kept);
+  if constexpr (Spec::ragged) {
+    int fault;
+    const AttentionArgs one = arguments_of_sequence(launch, done.batch, fault);
+    if (fault != kNoFault && launch.fault) *launch.fault = fault;
+    done.batch = 0;
+    store(one, done, fault);
+  } else {
+    store(args, done, kNoFault);
+  }
+}
+
 }  // namespace hipflash
