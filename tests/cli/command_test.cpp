@@ -11,6 +11,7 @@
 #include <random>
 
 #include "cli/npy.h"
+#include "command_testing.h"
 #include "verify/convert.h"
 #include "verify/reference.h"
 
@@ -20,28 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Result {
-  int exit_code;
-  std::string out, errors;
-};
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // A folder with a space in its name, an empty cache in it, and small random inputs.
-class CommandTest : public testing::Test {
+class CommandTest : public CommandFolder {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "hipflash cli XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    ASSERT_NO_FATAL_FAILURE(CommandFolder::SetUp());
     write("q.npy", {2, 5, 4, 16}, 1);
     write("k.npy", {2, 7, 2, 16}, 2);
     write("v.npy", {2, 7, 2, 24}, 3);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::vector<float> write(const std::string& name, const std::vector<std::int64_t>& shape,
                            unsigned seed) const {
@@ -61,13 +49,8 @@ class CommandTest : public testing::Test {
 
   // `line` is for the shell, which starts in the test's folder.
   Result run(const std::string& line, const std::string& environment = {}) const {
-    const std::string command = "cd '" + folder_.string() + "' && HIPFLASH_CACHE_DIR=cache " +
-                                "HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " + environment + " '" +
-                                HIPFLASH_BINARY_DIR "/bin/hipflash' " + line +
-                                " >stdout.txt 2>stderr.txt";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, text_of(folder_ / "stdout.txt"),
-            text_of(folder_ / "stderr.txt")};
+    return run_in_folder(
+        "HIPFLASH_CACHE_DIR=cache HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " + environment, line);
   }
 
   void expect_failure(const std::string& line, int exit_code, const std::string& words) const {
@@ -76,8 +59,6 @@ class CommandTest : public testing::Test {
     EXPECT_NE(result.errors.find(words), std::string::npos) << line << "\n" << result.errors;
     EXPECT_EQ(result.out, "") << line;
   }
-
-  fs::path folder_;
 };
 
 constexpr const char* kInputs = "--q q.npy --k k.npy --v v.npy ";

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "cache/pack_file.h"
+#include "command_testing.h"
 #include "hipflash/attention.h"
 #include "hipflash/pack.h"
 #include "hipflash/workload.h"
@@ -27,45 +28,23 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Result {
-  int exit_code;
-  std::string out, errors;
-};
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-class PackCommand : public testing::Test {
+class PackCommand : public CommandFolder {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "hipflash pack XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string prefix(const std::string& environment) const {
-    // A home of its own: packs that the user installed would serve too.
-    return "cd '" + folder_.string() + "' && HOME='" + folder_.string() +
+  // A home of its own: packs that the user installed would serve too.
+  std::string settings(const std::string& environment) const {
+    return "HOME='" + folder_.string() +
            "' XDG_DATA_HOME= HIPFLASH_TUNING=off HIPFLASH_CACHE_DIR='" HIPFLASH_BINARY_DIR
            "/test-cache/packs' HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " +
-           environment + " '" HIPFLASH_BINARY_DIR "/bin/hipflash' ";
+           environment;
   }
   Result run(const std::string& line, const std::string& environment = {}) const {
-    const std::string command = prefix(environment) + line + " >stdout.txt 2>stderr.txt </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, text_of(folder_ / "stdout.txt"),
-            text_of(folder_ / "stderr.txt")};
+    return run_in_folder(settings(environment), line + " </dev/null");
   }
   Result good(const std::string& line, const std::string& environment = {}) const {
     Result result = run(line, environment);
     EXPECT_EQ(result.exit_code, 0) << line << "\n" << result.errors;
     return result;
   }
-
-  fs::path folder_;
 };
 
 constexpr const char* kSmall = "--arch cpu-portable --dtype f32 --head-dim 16 ";
@@ -155,7 +134,7 @@ TEST_F(PackCommand, KilledAtAnyMomentLeavesNothingHalfWritten) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::setpgid(0, 0);
-      const std::string command = "exec >/dev/null 2>&1; " + prefix("exec env") + line;
+      const std::string command = "exec >/dev/null 2>&1; " + shell_line(settings("exec env"), line);
       ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
       ::_exit(127);
     }
