@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nv_tiny import BACKENDS, graph_of
+
 P, I, L = C.c_void_p, C.c_int32, C.c_int64
 
 
@@ -171,20 +173,6 @@ def check(hf):
     print(f'check: {cases} cases, {wrong} wrong, largest errors', {str(k): f'{v:.1e}' for k, v in worst.items()}, flush=True)
 
 
-def graph_of(call, calls):
-    call()
-    torch.cuda.synchronize()
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            call()
-    return graph
-
-
 def compare(title, contenders, bytes_moved, copy, calls=10, rounds=15):
     """Microseconds per call of each contender that works; prints ours against the best other."""
     graphs, times = {}, {}
@@ -230,10 +218,6 @@ def copy_speed():
         end.synchronize()
         times.append(begin.elapsed_time(end) / 4)
     return 2 * a.numel() * 2 / statistics.median(times) * 1e-6
-
-
-BACKENDS = {'flash': SDPBackend.FLASH_ATTENTION, 'cudnn': SDPBackend.CUDNN_ATTENTION, 'efficient': SDPBackend.EFFICIENT_ATTENTION,
-            'math': SDPBackend.MATH}
 
 
 def sdpa(backend, q, k, v, gqa, causal=False):
