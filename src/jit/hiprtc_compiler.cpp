@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <mutex>
-#include <optional>
 
 #include "core/fail.h"
-#include "jit/shared_library.h"
+#include "jit/rtc_compiler.h"
+#include "jit/rtc_program.h"
 
 namespace hipflash::jit {
 namespace {
@@ -17,6 +16,8 @@ const std::vector<std::string> kFolders = {"/opt/rocm/lib", "/opt/rocm/lib64", "
 // HIP 5 before libhiprtc existed keeps hipRTC in the runtime library.
 const std::vector<std::string> kCompilers = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5",
                                              "libamdhip64.so.5"};
+
+constexpr const char* kComgrs[] = {"libamd_comgr.so.3", "libamd_comgr.so.2"};
 
 std::string find_hiprtc() {
   std::string path = find_library(kCompilers, kFolders);
@@ -32,7 +33,7 @@ std::string find_comgr(const std::string& hiprtc) {
   std::ifstream file(hiprtc, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::vector<std::string> names;
-  for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
+  for (const char* name : kComgrs) {
     if (content.find(name) != std::string::npos)
       names.insert(names.begin(), name);
     else
@@ -45,27 +46,44 @@ std::string find_comgr(const std::string& hiprtc) {
   return path;
 }
 
-// "gfx90a" of "amdgcn-amd-amdhsa--gfx90a", "gfx942:xnack-" and "gfx942".
-std::string base_architecture(const std::string& name) {
-  const std::size_t at = name.rfind("--");
-  const std::string tail = at == std::string::npos ? name : name.substr(at + 2);
-  return tail.substr(0, tail.find(':'));
-}
+constexpr RtcDialect kDialect = {"hipRTC", "hiprtc", "Code", "kernel.hip", "--offload-arch="};
 
-// Serial: hipRTC is not safe to use from two threads at once in all of its versions.
-class Library {
+class Hiprtc {
  public:
-  explicit Library(const std::string& path) : comgr_(find_comgr(path)), hiprtc_(path) {
+  static constexpr CompilerKind kKind = CompilerKind::hiprtc;
+  static constexpr bool kSerial = true;  // not all versions may be used from two threads at once
+  static constexpr const char* kProduct = "AMD compiler";
+
+  static std::string find() { return find_hiprtc(); }
+
+  static Identity identity(const std::string& memo_dir, const std::string& path) {
+    // All candidates are watched, so that the memo need not read which one is used.
+    std::vector<std::string> files = {path};
+    for (const char* name : kComgrs) {
+      if (std::string found = find_library({name}, kFolders); !found.empty()) {
+        files.push_back(std::move(found));
+      }
+    }
+    return remembered_identity(memo_dir, files, [&] {
+      const std::string comgr = find_comgr(path);
+      const std::string version = library_version(path);
+      return Identity{
+          fmt::format("hiprtc {} {}; comgr {} {}", version, library_content_id(path),
+                      library_version(comgr), library_content_id(comgr)),
+          fmt::format("{} (hipRTC {}, comgr {})", path, version, library_version(comgr))};
+    });
+  }
+
+  // "gfx90a" of "amdgcn-amd-amdhsa--gfx90a", "gfx942:xnack-" and "gfx942".
+  static std::string base_architecture(const std::string& name) {
+    const std::size_t at = name.rfind("--");
+    const std::string tail = at == std::string::npos ? name : name.substr(at + 2);
+    return tail.substr(0, tail.find(':'));
+  }
+
+  explicit Hiprtc(const std::string& path) : comgr_(find_comgr(path)), programs_(kDialect, path) {
     comgr_.require("amd_comgr_get_isa_count", isa_count_);
     comgr_.require("amd_comgr_get_isa_name", isa_name_);
-    hiprtc_.require("hiprtcCreateProgram", create_);
-    hiprtc_.require("hiprtcCompileProgram", compile_);
-    hiprtc_.require("hiprtcDestroyProgram", destroy_);
-    hiprtc_.require("hiprtcGetProgramLogSize", log_size_);
-    hiprtc_.require("hiprtcGetProgramLog", log_);
-    hiprtc_.require("hiprtcGetCodeSize", code_size_);
-    hiprtc_.require("hiprtcGetCode", code_);
-    hiprtc_.require("hiprtcGetErrorString", error_string_);
   }
 
   std::vector<std::string> architectures() const {
@@ -81,146 +99,23 @@ class Library {
     return names;
   }
 
-  std::vector<std::byte> compile(const CompileJob& job) {
-    const auto known = architectures();
-    if (std::find(known.begin(), known.end(), base_architecture(job.arch)) == known.end()) {
-      fail(ErrorCode::CompileFailed,
-           "{}: architecture \"{}\" is not known to the installed AMD compiler, which knows {}",
-           job.label, job.arch, fmt::join(known, ", "));
-    }
-    void* program = nullptr;
-    check(job, "hiprtcCreateProgram",
-          create_(&program, job.source.c_str(), "kernel.hip", 0, nullptr, nullptr), "");
-    struct Destroyer {
-      Library& library;
-      void** program;
-      ~Destroyer() { library.destroy_(program); }
-    } const destroyer{*this, &program};
-
-    std::vector<std::string> options = {"--offload-arch=" + job.arch};
-    options.insert(options.end(), job.options.begin(), job.options.end());
-    std::vector<const char*> pointers;
-    for (const auto& option : options) pointers.push_back(option.c_str());
-    const int result = compile_(program, static_cast<int>(pointers.size()), pointers.data());
-    check(job, "hiprtcCompileProgram", result, result == 0 ? "" : words(program));
-
-    std::size_t size = 0;
-    check(job, "hiprtcGetCodeSize", code_size_(program, &size), "");
-    if (size == 0) {
-      throw Error(ErrorCode::CompileFailed,
-                  fmt::format("{}: hipRTC reported success and made no code", job.label),
-                  words(program));
-    }
-    std::vector<std::byte> code(size);
-    check(job, "hiprtcGetCode", code_(program, reinterpret_cast<char*>(code.data())), "");
-    return code;
-  }
+  std::vector<std::byte> compile(const CompileJob& job) const { return programs_.compile(job); }
 
  private:
-  std::string words(void* program) const {
-    std::size_t size = 0;
-    std::string log;
-    if (log_size_(program, &size) == 0 && size > 1) {
-      log.resize(size);
-      if (log_(program, log.data()) != 0) log.clear();
-      log.resize(std::min(log.size(), log.find('\0')));
-    }
-    return log.empty() ? "(hipRTC gave no message)" : log;
-  }
-
-  void check(const CompileJob& job, const char* what, int result, const std::string& log) const {
-    if (result == 0) return;
-    const char* const meaning = error_string_(result);
-    throw Error(ErrorCode::CompileFailed,
-                fmt::format("{}: {} failed for {} with {} ({})", job.label, what, job.arch, result,
-                            meaning ? meaning : "no meaning given"),
-                log);
-  }
-
-  SharedLibrary comgr_, hiprtc_;
+  SharedLibrary comgr_;  // opened first: hipRTC takes it from the process
+  RtcPrograms programs_;
   int (*isa_count_)(std::size_t*) = nullptr;
   int (*isa_name_)(std::size_t, const char**) = nullptr;
-  int (*create_)(void**, const char*, const char*, int, const char* const*,
-                 const char* const*) = nullptr;
-  int (*compile_)(void*, int, const char* const*) = nullptr;
-  int (*destroy_)(void**) = nullptr;
-  int (*log_size_)(void*, std::size_t*) = nullptr;
-  int (*log_)(void*, char*) = nullptr;
-  int (*code_size_)(void*, std::size_t*) = nullptr;
-  int (*code_)(void*, char*) = nullptr;
-  const char* (*error_string_)(int) = nullptr;
-};
-
-class HiprtcCompiler : public Compiler {
- public:
-  explicit HiprtcCompiler(std::string memo_dir) : memo_dir_(std::move(memo_dir)) {}
-
-  CompilerKind kind() const noexcept override { return CompilerKind::hiprtc; }
-
-  std::string tool() override {
-    const std::scoped_lock lock(mutex_);
-    return find();
-  }
-
-  Identity identify() override {
-    const std::scoped_lock lock(mutex_);
-    const std::string path = find();
-    if (!known_) {
-      // All candidates are watched, so that the memo need not read which one is used.
-      std::vector<std::string> files = {path};
-      for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
-        if (std::string found = find_library({name}, kFolders); !found.empty()) {
-          files.push_back(std::move(found));
-        }
-      }
-      known_ = remembered_identity(memo_dir_, files, [&] {
-        const std::string comgr = find_comgr(path);
-        const std::string version = library_version(path);
-        return Identity{
-            fmt::format("hiprtc {} {}; comgr {} {}", version, library_content_id(path),
-                        library_version(comgr), library_content_id(comgr)),
-            fmt::format("{} (hipRTC {}, comgr {})", path, version, library_version(comgr))};
-      });
-    }
-    return *known_;
-  }
-
-  std::vector<std::byte> compile(const CompileJob& job) override {
-    const std::scoped_lock lock(mutex_);
-    return library(job.tool).compile(job);
-  }
-
-  std::vector<std::string> architectures() {
-    const std::scoped_lock lock(mutex_);
-    return library("").architectures();
-  }
-
- private:
-  const std::string& find() {
-    if (path_.empty()) path_ = find_hiprtc();
-    return path_;
-  }
-
-  Library& library(const std::string& path) {
-    if (!library_) library_ = std::make_unique<Library>(path.empty() ? find() : path);
-    return *library_;
-  }
-
-  const std::string memo_dir_;
-  std::mutex mutex_;
-  std::string path_;
-  std::optional<Identity> known_;
-  std::unique_ptr<Library> library_;
 };
 
 }  // namespace
 
 std::shared_ptr<Compiler> make_hiprtc_compiler(const std::string& memo_dir) {
-  return std::make_shared<HiprtcCompiler>(memo_dir);
+  return std::make_shared<RtcCompiler<Hiprtc>>(memo_dir);
 }
 
 std::vector<std::string> hiprtc_architectures() {
-  return HiprtcCompiler("").architectures();
+  return RtcCompiler<Hiprtc>("").architectures();
 }
 
 }  // namespace hipflash::jit
