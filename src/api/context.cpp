@@ -145,7 +145,7 @@ void Context::Impl::finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
   Plan::Impl* const made = &plan;
   made->args = chosen.args;
   made->runner = device_->prepare(loaded.module, chosen.launch);
-  made->tier = api::public_tier(loaded.tier);
+  made->tier = loaded.tier;
   made->compile_ms = loaded.compile_ms;
   made->load_ms = loaded.load_ms;
   made->explanation = explanation_of(chosen, id_);
@@ -183,10 +183,10 @@ std::shared_ptr<Plan::Impl> Context::Impl::make_general_plan(const Problem& prob
   api::check_problem(problem);
   if (api::is_empty(problem)) return nullptr;
   const plan::KernelPlan special = plan_here(problem, &tuned_, plan::Kernel::specialized);
-  if (provider.find(special.spec) != jit::Tier::compiled) return nullptr;
+  if (provider.find(special.spec) != Tier::compiled) return nullptr;
   plan::KernelPlan general = plan_here(problem, nullptr, plan::Kernel::general);
   const auto tier = provider.find(general.spec);
-  if (!tier || *tier == jit::Tier::compiled) return nullptr;
+  if (!tier || *tier == Tier::compiled) return nullptr;
   api::record({device_->facts().arch, device_->facts().compute_units, problem});
   general.reason = "general kernel while the specialized one is compiled";
   auto made = std::make_shared<Plan::Impl>();
@@ -224,8 +224,8 @@ std::shared_ptr<Plan::Impl> Context::Impl::make_special_plan(const Problem& prob
 std::string Context::Impl::tier_text(const jit::Spec& spec) {
   const auto tier = provider.find(spec);
   if (!tier) return "none: no such kernel is stored and compiling is off or impossible";
-  if (*tier == jit::Tier::compiled) return "none: the first call compiles it";
-  return jit::to_string(*tier);
+  if (*tier == Tier::compiled) return "none: the first call compiles it";
+  return to_string(*tier);
 }
 
 Explanation Context::Impl::explain(const Problem& problem) {

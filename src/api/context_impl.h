@@ -104,8 +104,6 @@ namespace api {
 // Settings of the environment with a Context's options over them.
 jit::ProviderOptions provider_options(const ContextOptions& options);
 
-Tier public_tier(jit::Tier tier) noexcept;
-
 // Throws Error(NoDevice) with the reason if the device is not there.
 std::unique_ptr<platform::Device> open_device(DeviceId id, const ContextOptions& options);
 

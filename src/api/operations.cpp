@@ -49,7 +49,7 @@ std::shared_ptr<const LoadedOperation> Context::Impl::operation(const std::strin
     made->operation = device_->prepare_operation(loaded.module, plan.launch);
     made->explanation = explanation_of(plan, id_);
     made->explanation.key = loaded.key;
-    made->explanation.tier = to_string(api::public_tier(loaded.tier));
+    made->explanation.tier = to_string(loaded.tier);
     device_->fault_word();  // made here, since a call may be inside of a graph capture
     return {std::move(made), 1};
   });

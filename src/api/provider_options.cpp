@@ -42,18 +42,4 @@ jit::ProviderOptions provider_options(const ContextOptions& options) {
   return provider;
 }
 
-Tier public_tier(jit::Tier tier) noexcept {
-  switch (tier) {
-    case jit::Tier::memory:
-      return Tier::memory;
-    case jit::Tier::disk:
-      return Tier::disk;
-    case jit::Tier::prebuilt:
-      return Tier::prebuilt;
-    case jit::Tier::compiled:
-      break;
-  }
-  return Tier::compiled;
-}
-
 }  // namespace hipflash::api

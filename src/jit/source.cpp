@@ -125,18 +125,4 @@ std::string source_hash(std::string_view family_file) {
   return cache::hash_hex(assembler.take());
 }
 
-const char* to_string(Tier tier) noexcept {
-  switch (tier) {
-    case Tier::memory:
-      return "memory";
-    case Tier::disk:
-      return "disk";
-    case Tier::prebuilt:
-      return "prebuilt";
-    case Tier::compiled:
-      return "compiled";
-  }
-  return "unknown tier";
-}
-
 }  // namespace hipflash::jit

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "hipflash/cache.h"
+
 namespace hipflash::jit {
 
 // Raised whenever the launcher and compiled kernels would disagree: a change of AttentionArgs, of
@@ -24,10 +26,6 @@ struct Spec {
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
-
-// Where a code object was found.
-enum class Tier { memory, disk, prebuilt, compiled };
-const char* to_string(Tier tier) noexcept;
 
 // A code object and how it was come by.
 struct CodeObject {

@@ -8,24 +8,12 @@
 #include <random>
 #include <vector>
 
+#include "c_tensors.h"
 #include "hipflash/attention.h"
 
 namespace {
 
 using ::testing::HasSubstr;
-
-hipflash_tensor dense(std::vector<float>& data, int64_t seq, int64_t heads, int64_t dim) {
-  hipflash_tensor t = HIPFLASH_TENSOR_INIT;
-  t.data = data.data();
-  t.batch = 1;
-  t.seq = seq;
-  t.heads = heads;
-  t.dim = dim;
-  t.stride_batch = seq * heads * dim;
-  t.stride_seq = heads * dim;
-  t.stride_head = dim;
-  return t;
-}
 
 class CApi : public ::testing::Test {
  protected:
@@ -42,8 +30,8 @@ class CApi : public ::testing::Test {
 
   static constexpr int64_t kSeq = 20, kHeads = 2, kDim = 32;
   std::vector<float> q_ = std::vector<float>(kSeq * kHeads * kDim), k_ = q_, v_ = q_, out_ = q_;
-  hipflash_tensor q = dense(q_, kSeq, kHeads, kDim), k = dense(k_, kSeq, kHeads, kDim),
-                  v = dense(v_, kSeq, kHeads, kDim), out = dense(out_, kSeq, kHeads, kDim);
+  hipflash_tensor q = dense(q_, 1, kSeq, kHeads, kDim), k = dense(k_, 1, kSeq, kHeads, kDim),
+                  v = dense(v_, 1, kSeq, kHeads, kDim), out = dense(out_, 1, kSeq, kHeads, kDim);
   hipflash_context* context_ = nullptr;
 };
 

@@ -6,25 +6,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "c_tensors.h"
 #include "hipflash/c.h"
 
 namespace {
 
 using ::testing::HasSubstr;
-
-hipflash_tensor dense(std::vector<float>& data, int64_t batch, int64_t seq, int64_t heads,
-                      int64_t dim) {
-  hipflash_tensor t = HIPFLASH_TENSOR_INIT;
-  t.data = data.data();
-  t.batch = batch;
-  t.seq = seq;
-  t.heads = heads;
-  t.dim = dim;
-  t.stride_batch = seq * heads * dim;
-  t.stride_seq = heads * dim;
-  t.stride_head = dim;
-  return t;
-}
 
 class COperations : public ::testing::Test {
  protected:

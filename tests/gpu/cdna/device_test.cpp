@@ -6,7 +6,6 @@
 #define __HIP_PLATFORM_AMD__ 1
 #include <gtest/gtest.h>
 #include <hip/hip_runtime_api.h>
-#include <hip/hiprtc.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -27,32 +26,6 @@ std::string architecture() {
   hipDeviceProp_t properties;
   if (hipGetDeviceProperties(&properties, 0) != hipSuccess) return "";
   return properties.gcnArchName;
-}
-
-std::vector<char> compile(const std::string& source, const std::string& arch) {
-  hiprtcProgram program = nullptr;
-  if (hiprtcCreateProgram(&program, source.c_str(), "attention_forward.hip", 0, nullptr, nullptr) !=
-      HIPRTC_SUCCESS) {
-    throw std::runtime_error("hiprtcCreateProgram failed");
-  }
-  const std::string offload = "--offload-arch=" + arch;
-  std::vector<const char*> options = {offload.c_str()};
-  options.insert(options.end(), std::begin(cdna::kOptions), std::end(cdna::kOptions));
-  const hiprtcResult status =
-      hiprtcCompileProgram(program, static_cast<int>(options.size()), options.data());
-  std::size_t size = 0;
-  if (status != HIPRTC_SUCCESS) {
-    hiprtcGetProgramLogSize(program, &size);
-    std::string log(size, ' ');
-    hiprtcGetProgramLog(program, log.data());
-    hiprtcDestroyProgram(&program);
-    throw std::runtime_error("does not compile:\n" + log);
-  }
-  hiprtcGetCodeSize(program, &size);
-  std::vector<char> code(size);
-  hiprtcGetCode(program, code.data());
-  hiprtcDestroyProgram(&program);
-  return code;
 }
 
 const char* name_of(ElementType element) {
@@ -122,9 +95,9 @@ std::string run(const Case& c, const Config& config) {
   if (!module) {
     const char* folder = std::getenv("HIPFLASH_KERNEL_SOURCES");
     module = std::make_unique<rdna_test::Module>(
-        compile(rdna_test::source_text(folder ? folder : "kernel_sources",
-                                       "gpu/attention_forward.hip", spec),
-                arch));
+        rdna_test::compile(rdna_test::source_text(folder ? folder : "kernel_sources",
+                                                  "gpu/attention_forward.hip", spec),
+                           arch, {std::begin(cdna::kOptions), std::end(cdna::kOptions)}));
   }
 
   Problem problem(c, config.element, config.head_dim, config.value_dim);

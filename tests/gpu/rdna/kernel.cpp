@@ -98,14 +98,15 @@ std::string source_text(const std::string& folder, const std::string& family,
   return text;
 }
 
-std::vector<char> compile(const std::string& source, const std::string& arch) {
+std::vector<char> compile(const std::string& source, const std::string& arch,
+                          const std::vector<std::string>& options) {
   hiprtcProgram program = nullptr;
   if (hiprtcCreateProgram(&program, source.c_str(), "attention.hip", 0, nullptr, nullptr) !=
       HIPRTC_SUCCESS) {
     throw std::runtime_error("hiprtcCreateProgram failed");
   }
   std::vector<std::string> all = {"--offload-arch=" + arch};
-  for (const char* option : hipflash::rdna::kOptions) all.push_back(option);
+  all.insert(all.end(), options.begin(), options.end());
   std::vector<const char*> pointers;
   for (const std::string& option : all) pointers.push_back(option.c_str());
   const hiprtcResult status =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,8 +31,12 @@ std::string prologue(const Facts& facts, const hipflash::rdna::DotTile& tile);
 std::string source_text(const std::string& folder, const std::string& family,
                         const std::string& spec_members);
 
-// Code object for an architecture. Throws std::runtime_error with the compiler's words.
-std::vector<char> compile(const std::string& source, const std::string& arch);
+// Code object for an architecture, with the options of the text's tiles_*.h. Throws
+// std::runtime_error with the compiler's words.
+std::vector<char> compile(const std::string& source, const std::string& arch,
+                          const std::vector<std::string>& options = {
+                              std::begin(hipflash::rdna::kOptions),
+                              std::end(hipflash::rdna::kOptions)});
 
 // Device memory. New memory is filled with NaN patterns.
 class DeviceBuffer {
