@@ -41,3 +41,10 @@ if(BUILD_SHARED_LIBS AND TARGET hipflash_command AND TARGET example_link_and_cal
                                            "${PROJECT_BINARY_DIR}")
   set_tests_properties(install.deployment PROPERTIES LABELS install TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
+
+# From tuning to a machine without hipRTC, on the AMD GPU that HIPFLASH_TEST_DEVICE names.
+if(BUILD_SHARED_LIBS AND TARGET hipflash_command AND TARGET example_hip_device)
+  add_test(NAME install.gpu_deployment COMMAND "${HIPFLASH_BASH}" "${PROJECT_SOURCE_DIR}/tests/install/check_gpu_deployment.sh"
+                                               "${PROJECT_BINARY_DIR}")
+  set_tests_properties(install.gpu_deployment PROPERTIES LABELS install TIMEOUT 900 SKIP_RETURN_CODE 77)
+endif()
