@@ -81,7 +81,7 @@ constexpr Variant kVariants[] = {
     {"bias", [](Problem& p) { p.features.bias = true; }},
     {"mask", [](Problem& p) { p.features.mask = true; }},
 };
-constexpr std::size_t kRepresentativeVariants = 6;
+constexpr std::size_t kRepresentativeVariants = 8;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p;
