@@ -171,7 +171,9 @@ constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 // The default for an architecture, element size and head dimensions. `plain`: no softcap, ALiBi,
 // bias or bool mask, and rows are aligned; anything else takes registers for addresses and values.
-constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim, bool plain) {
+// `ragged`: the sequence's own numbers take some too.
+constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int value_dim, bool plain,
+                            bool ragged = false) {
   // Rows that are not whole chunks take the element path too.
   plain = plain && head_dim * element_bytes % 16 == 0 && value_dim * element_bytes % 16 == 0;
   const int bytes = element_bytes * larger(head_dim, value_dim);  // of the longer row
@@ -185,7 +187,7 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
     if (bytes <= 128) return plain ? Tile{4, 32, 32, 4, 2} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 256) return plain ? Tile{4, 32, 64, 2, 3} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 384 && plain) return {4, 32, 32, 2, 3};
-    if (bytes <= 512 && plain && card != Card::gfx90a) return {4, 32, 32, 1, 2};
+    if (bytes <= 512 && plain && !ragged && card != Card::gfx90a) return {4, 32, 32, 1, 2};
     if (bytes <= 512) return {4, 16, 32, plain ? 2 : 1, 4};
     return {4, 16, 32, 1, 2};
   }
@@ -196,8 +198,8 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
 }
 
 // The default for at most kFewRows rows that share keys: memory bounds such a call, so the tile is
-// small in rows, and its threads hold few registers of the K and V on their way. `modified`: softcap,
-// ALiBi, bias, a bool mask or unaligned rows. Long rows have no tile of this kind.
+// small in rows, and its threads hold few registers of the K and V on their way. `modified`:
+// softcap, ALiBi, bias, a bool mask or unaligned rows. Long rows have no tile of this kind.
 constexpr int kFewRows = 64;
 constexpr bool has_few_rows_tile(int element_bytes, int head_dim, int value_dim) {
   return element_bytes * larger(head_dim, value_dim) <= 512;

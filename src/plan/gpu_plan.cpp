@@ -191,7 +191,8 @@ KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Ca
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
   const bool plain = builder.facts.aligned && !builder.modified() && !takes_page_tiles(problem);
-  cdna::Tile tile = cdna::default_tile(card, bytes, dim, value_dim, plain);
+  cdna::Tile tile =
+      cdna::default_tile(card, bytes, dim, value_dim, plain, problem.features.ragged());
   const bool pack_heads = packs_heads(problem, cdna::queries(tile));
   const long long rows = pack_heads ? packed_rows(builder.args()) : queries_of_choice(problem);
   const bool few =

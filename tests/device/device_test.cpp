@@ -1,7 +1,8 @@
 // The whole library on a GPU: plan, compile, load, launch, against float64.
 //
 // HIPFLASH_TEST_DEVICE names the device ("hip:0", "cuda:0"); without it the first GPU is taken, and
-// without a GPU these tests are skipped. The suite Small is small enough for an emulated device.
+// without a GPU these tests are skipped. The suites Small and Grid are small enough for an emulated
+// device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ namespace hipflash::testing {
 namespace {
 
 using Small = OnDevice;
+using Grid = OnDevice;
 using Full = OnDevice;
 
 constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
@@ -101,6 +103,57 @@ TEST_F(Small, RerunsAreBitEqual) {
     ASSERT_EQ(data.out.bytes(), out);
     ASSERT_TRUE(std::equal(lse.begin(), lse.end() - 1, data.lse.begin()));
   }
+}
+
+// Every class of features at every kind of head dimension, with tails in queries and keys.
+void expect_grid_right(DType dtype,
+                       void (*expect_right)(const AttentionCase&, const std::string&)) {
+  constexpr std::pair<std::int64_t, std::int64_t> kDims[] = {{40, 40},   {64, 64},   {96, 96},
+                                                             {128, 128}, {192, 128}, {256, 256}};
+  constexpr void (*kFeatures[])(AttentionCase&) = {
+      [](AttentionCase&) {},
+      [](AttentionCase& c) { c.causal = true; },
+      [](AttentionCase& c) {
+        c.window = {20, 7};
+      },
+      [](AttentionCase& c) {
+        c.causal = c.alibi = true;
+        c.softcap = 5.0f;
+      },
+      [](AttentionCase& c) {
+        c.bias = Cells::shared_heads;
+        c.mask = Cells::full;
+      },
+      [](AttentionCase& c) {  // rows that are not 16-byte aligned
+        c.causal = true;
+        c.layout = Layout::padded_rows;
+      },
+  };
+  std::uint64_t seed = 0;
+  for (const auto& [dim, value_dim] : kDims) {
+    for (const auto feature : kFeatures) {
+      AttentionCase c;
+      c.dtype = dtype;
+      c.heads_kv = 1;
+      c.seq_q = 37;
+      c.seq_k = 75;
+      c.dim = dim;
+      c.value_dim = value_dim;
+      c.seed = ++seed;
+      feature(c);
+      expect_right(c, {});
+    }
+  }
+}
+
+TEST_F(Grid, HalfPrecision) {
+  expect_grid_right(DType::f16, expect_right);
+}
+TEST_F(Grid, Bfloat16) {
+  expect_grid_right(DType::bf16, expect_right);
+}
+TEST_F(Grid, SinglePrecision) {
+  expect_grid_right(DType::f32, expect_right);
 }
 
 TEST_F(Full, FieldShapes) {

@@ -5,12 +5,11 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "numerics/attention_case.h"
+#include "numerics/results.h"
 #include "platform/gpu/driver.h"
 
 namespace hipflash::testing {
@@ -84,37 +83,6 @@ inline TensorPointers upload(DeviceCopies& copies, AttentionData& data) {
   return device;
 }
 
-// The class of features that the pages of results count a case in.
-inline std::string features_of(const Problem& p) {
-  const Features& has = p.features;
-  if (has.ragged() || has.sinks) return "ragged, paged or sinks";
-  if (has.bias || has.mask || has.alibi || p.softcap != 0.0f) return "softcap, ALiBi, bias or mask";
-  const bool window = p.window.left >= 0 || p.window.right > 0;
-  return window ? "window" : p.causal ? "causal" : "full";
-}
-
-// Appends a line of JSON to the file HIPFLASH_RESULTS, for tools/verification.py.
-inline void write_result(const Plan& plan, const verify::Verdict& verdict) {
-  const char* const path = std::getenv("HIPFLASH_RESULTS");
-  if (!path) return;
-  const DeviceInfo& device = context().device();
-  const Problem& p = plan.problem();
-  const nlohmann::ordered_json line = {
-      {"kind", "ran"},
-      {"device", device.name},
-      {"arch", device.arch},
-      {"family", plan.explanation().family},
-      {"dtype", to_string(p.dtype)},
-      {"head_dim", p.head_dim},
-      {"value_head_dim", p.value_head_dim},
-      {"features", features_of(p)},
-      {"right", verdict.ok()},
-      {"error", verdict.out.max_error},
-      {"lse_error", verdict.lse.max_error},
-  };
-  std::ofstream(path, std::ios::app) << line.dump() + "\n";
-}
-
 class OnDevice : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -136,7 +104,7 @@ class OnDevice : public ::testing::Test {
     plan.run(device);
     copies.download_all();
     const verify::Verdict verdict = data.verdict(c.seq_q > 600 ? 200 : 0);
-    write_result(plan, verdict);
+    write_result(context().device(), plan, verdict);
     EXPECT_TRUE(verdict.ok()) << verdict.text();
     EXPECT_TRUE(data.out.untouched_outside()) << "something outside the output was written";
     if (c.lse) {

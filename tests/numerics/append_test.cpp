@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "numerics/operations.h"
+#include "numerics/results.h"
 
 namespace hipflash::testing {
 namespace {
@@ -199,6 +200,7 @@ class AppendData {
   std::vector<std::int32_t> offsets_32, table, next;
   std::vector<std::int64_t> offsets_64;
   std::vector<float> before_k, before_v;  // by (slot or page, row, head, dim)
+  double largest_error = 0.0;             // of a rotated number
 
  private:
   std::int64_t slots() const { return std::max<std::int64_t>(batch + 1, 5); }
@@ -229,6 +231,7 @@ class AppendData {
     double size = 0.0;
     const double wanted = rotated(from, b, s, h, d, position, &size);
     const double tolerance = size == 0.0 ? 0.0 : 1.01 * rounding(c.dtype, wanted) + 3e-7 * size;
+    largest_error = std::max(largest_error, std::abs(got - wanted));
     ASSERT_LE(std::abs(got - wanted), tolerance)
         << got << " for " << wanted << " at row " << s << " head " << h << " dim " << d;
   }
@@ -255,9 +258,14 @@ class AppendData {
 
 void expect_right(const AppendCase& c, Target& target) {
   AppendData data(c);
+  const bool right_so_far = !::testing::Test::HasFailure();
   data.run(target);
   data.expect_right();
   EXPECT_EQ(target.context().take_fault(), "");
+  write_result(target.context().device(),
+               {"attention_append", c.dtype, c.dim, c.value_dim,
+                c.rotary_dim > 0 ? "append_kv with rotation" : "append_kv",
+                right_so_far && !::testing::Test::HasFailure(), data.largest_error, 0.0});
 }
 
 TEST_P(SmallOperations, AppendsToADenseCache) {

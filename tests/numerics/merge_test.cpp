@@ -7,6 +7,7 @@
 #include <random>
 
 #include "numerics/operations.h"
+#include "numerics/results.h"
 
 namespace hipflash::testing {
 namespace {
@@ -84,6 +85,7 @@ class MergeData {
   std::vector<OwnedTensor> parts;
   std::vector<std::vector<float>> part_lse;
   std::vector<float> lse;
+  double largest_error = 0.0, largest_lse_error = 0.0;
 
  private:
   void out_fill(std::int64_t b) {
@@ -119,11 +121,13 @@ class MergeData {
       EXPECT_EQ(got, -kInfinity);
     } else {
       EXPECT_NEAR(got, std::log(sum), 1e-5);
+      largest_lse_error = std::max(largest_lse_error, std::abs(got - std::log(sum)));
     }
     for (std::int64_t d = 0; d < c.dim; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      ASSERT_LE(std::abs(out.get(b, s, h, d) - wanted[i]),
-                1.01 * rounding(c.dtype, wanted[i]) + 4e-6 * size[i])
+      const double error = std::abs(out.get(b, s, h, d) - wanted[i]);
+      largest_error = std::max(largest_error, error);
+      ASSERT_LE(error, 1.01 * rounding(c.dtype, wanted[i]) + 4e-6 * size[i])
           << out.get(b, s, h, d) << " for " << wanted[i] << " at " << b << " " << s << " " << h
           << " " << d;
     }
@@ -132,8 +136,13 @@ class MergeData {
 
 void expect_right(const MergeCase& c, Target& target) {
   MergeData data(c);
+  const bool right_so_far = !::testing::Test::HasFailure();
   data.run(target);
   data.expect_right();
+  write_result(
+      target.context().device(),
+      {"merge_partials", c.dtype, c.dim, c.dim, "merge_partials",
+       right_so_far && !::testing::Test::HasFailure(), data.largest_error, data.largest_lse_error});
 }
 
 TEST_P(SmallOperations, MergesEveryPairOfTypes) {

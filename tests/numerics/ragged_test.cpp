@@ -100,6 +100,23 @@ TEST_P(SmallRagged, HeadDimensionsWithTails) {
   }
 }
 
+TEST_P(SmallRagged, LongRowsOfEveryDtypeAndForm) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const std::int64_t dim : {128, 256}) {
+      for (const KeyForm form : kForms) {
+        RaggedCase c;
+        c.dtype = dtype;
+        c.dim = dim;
+        c.queries = {20, 1};
+        c.keys = {45, 30};
+        c.form = form;
+        c.causal = c.sinks = true;
+        check(c);
+      }
+    }
+  }
+}
+
 TEST_P(SmallRagged, ModifiersAndMasksCountWithinTheSequence) {
   for (const KeyForm form : kForms) {
     RaggedCase c;
