@@ -164,7 +164,7 @@ void each_attribute(ByteSpan section, Use&& use) {
     if (*format != kSized) continue;
     const auto value = bytes_at(section, at, *size);
     if (!value) return;
-    use(unsigned{*name}, *value);
+    use(static_cast<unsigned>(*name), *value);
     at += *size;
   }
 }
