@@ -253,6 +253,8 @@ int serve_measuring() {
     Json answer;
     try {
       answer = serve(Json::parse(received.substr(0, line)), measurer);
+    } catch (const std::bad_alloc&) {
+      answer = {{"error", "there is not enough memory for its tensors"}};
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};
     }

@@ -76,12 +76,29 @@ int replace_by_named(const fs::path& path, ByteView bytes, mode_t mode) {
   return rename_into_place(temporary, path);
 }
 
+fs::path absolute_name(const fs::path& path) {
+  std::error_code ignored;
+  return fs::absolute(path, ignored);
+}
+
 }  // namespace
 
-std::string replace_file(const fs::path& path, ByteView bytes, mode_t mode) {
-  std::error_code ignored;
-  fs::path absolute = fs::absolute(path, ignored);
+std::string why_not_replaceable(const fs::path& path) {
+  const fs::path absolute = absolute_name(path);
   if (absolute.empty() || absolute.filename().empty()) return "it is no file name";
+  struct stat status;
+  if (lstat(absolute.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) return io::error_text(EISDIR);
+    // A device or a pipe would be lost for whoever else uses it.
+    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) return "it is not a regular file";
+  }
+  if (access(absolute.parent_path().c_str(), W_OK | X_OK) != 0) return io::error_text(errno);
+  return {};
+}
+
+std::string replace_file(const fs::path& path, ByteView bytes, mode_t mode) {
+  if (std::string reason = why_not_replaceable(path); !reason.empty()) return reason;
+  const fs::path absolute = absolute_name(path);
   int error = replace_by_unnamed(absolute, bytes, mode);
   if (error == kNoUnnamedFiles) error = replace_by_named(absolute, bytes, mode);
   if (error != 0) return io::error_text(error);

@@ -16,4 +16,8 @@ namespace hipflash::cache {
 /// Empty, or why it failed; then nothing has changed.
 std::string replace_file(const std::filesystem::path& path, ByteView bytes, mode_t mode);
 
+/// Why replace_file() would refuse `path` now, as far as can be said without writing; else empty.
+/// For work that takes long and would be lost.
+std::string why_not_replaceable(const std::filesystem::path& path);
+
 }  // namespace hipflash::cache

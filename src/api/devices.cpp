@@ -57,7 +57,13 @@ std::unique_ptr<platform::Device> open_device(DeviceId id, const ContextOptions&
 
 DeviceId default_device() {
   const std::string named = setting("HIPFLASH_DEVICE");
-  if (!named.empty()) return parse_device(named);
+  if (!named.empty()) {
+    try {
+      return parse_device(named);
+    } catch (const Error& error) {
+      fail(error.code(), "HIPFLASH_DEVICE: {}", error.what());
+    }
+  }
   for (const Platform platform : kGpuPlatforms) {
     if (has_driver(platform) && device_count(platform) > 0) return {platform, 0};
   }

@@ -104,6 +104,12 @@ Contents write_pack(const std::string& path, cache::PackContent content,
   return contents_of(*pack);
 }
 
+void require_writable_pack(const std::string& path) {
+  if (const std::string fault = cache::why_not_replaceable(path); !fault.empty()) {
+    fail(ErrorCode::CacheUnusable, "the pack \"{}\" cannot be written: {}", path, fault);
+  }
+}
+
 Contents list(const std::string& path) {
   return contents_of(*open_pack(path));
 }

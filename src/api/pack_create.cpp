@@ -198,6 +198,10 @@ void add_cached(const std::string& folder, const std::vector<std::string>& archs
 
 Contents create(const std::string& path, const CreateOptions& options) {
   const std::optional<cache::SecretKey> secret = read_signing_key(options.sign_key);
+  require_writable_pack(path);
+  for (const std::string& arch : options.archs) {
+    if (!api::is_gpu(arch)) (void)api::isa_of(arch);  // refuses names that are none
+  }
   const WishList wishes(options);
   const std::vector<jit::Spec>& specs = wishes.specs();
   if (specs.empty() && !options.from_cache) {
@@ -223,6 +227,11 @@ Contents create(const std::string& path, const CreateOptions& options) {
   if (options.progress) options.progress(specs.size(), specs.size(), "writing");
   if (options.from_cache) {
     add_cached(provider.options().cache_dir, options.archs, &content.entries);
+  }
+  if (content.entries.empty()) {
+    fail(ErrorCode::InvalidArgument,
+         "a pack of nothing: no problem needs a kernel and the user cache {} holds none{}",
+         provider.options().cache_dir, options.archs.empty() ? "" : " for these architectures");
   }
   content.documents = wishes.documents();
   return write_pack(path, std::move(content), secret);

@@ -18,6 +18,9 @@ std::shared_ptr<const cache::Pack> open_pack(const std::string& path);
 
 Contents contents_of(const cache::Pack& pack);
 
+// For work that takes long before write_pack(). Throws Error(CacheUnusable) where that would.
+void require_writable_pack(const std::string& path);
+
 // Replaces the file. Throws Error(CacheUnusable).
 Contents write_pack(const std::string& path, cache::PackContent content,
                     const std::optional<cache::SecretKey>& secret);

@@ -48,13 +48,35 @@ WorkloadItem workload_item_from_json(const std::string& line) {
   return item_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
 }
 
+namespace {
+
+// Far longer than any problem's line; a file that is none of ours may be one endless line.
+constexpr std::size_t kLongestLine = 1 << 20;
+
+// Like std::getline, but a line that is too long is an error.
+bool read_line(std::istream& file, std::string* line, const std::string& path) {
+  line->clear();
+  for (int c; (c = file.get()) != std::istream::traits_type::eof();) {
+    if (c == '\n') return true;
+    if (line->size() == kLongestLine) {
+      fail(ErrorCode::InvalidArgument, "workload {} has a line of more than {} bytes", path,
+           kLongestLine);
+    }
+    line->push_back(static_cast<char>(c));
+  }
+  if (file.eof() && !line->empty()) return true;
+  return false;
+}
+
+}  // namespace
+
 std::vector<WorkloadItem> read_workload(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::vector<WorkloadItem> items;
   std::unordered_set<std::string> seen;
   std::string line;
-  for (std::size_t number = 1; std::getline(file, line); ++number) {
+  for (std::size_t number = 1; read_line(file, &line, path); ++number) {
     const bool unfinished = file.eof();
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     if (line.ends_with(api::kTornMark)) continue;

@@ -103,6 +103,7 @@ double quantile(const std::vector<double>& sorted, double part) {
 }  // namespace
 
 int bench(const BenchOptions& options) {
+  if (!options.json_file.empty()) require_writable(options.json_file);
   const std::regex filter(options.filter);
   Context ctx(device_or_default(options.device), context_options(options.threads));
   const std::unique_ptr<platform::DeviceMemory> memory =

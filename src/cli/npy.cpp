@@ -386,7 +386,8 @@ NpyArray parse_npy(std::string_view file, const std::string& name) {
 }
 
 NpyArray read_npy(const std::string& path) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a FIFO would wait for a writer.
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) refuse_errno(path, "cannot open");
   struct stat status;
   if (::fstat(file.fd, &status) != 0) refuse_errno(path, "cannot read");
@@ -436,6 +437,20 @@ void write_file(const std::string& path, std::initializer_list<std::span<const s
     ::unlink(temporary.c_str());
     throw;
   }
+}
+
+void require_writable(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) errno = EISDIR;
+    if (S_ISDIR(status.st_mode) || ::access(path.c_str(), W_OK) != 0) {
+      refuse_errno(path, "cannot write");
+    }
+    if (!S_ISREG(status.st_mode)) return;
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse_errno(path, "cannot write");
 }
 
 void write_npy(const std::string& path, NpyType type, const std::vector<std::int64_t>& shape,

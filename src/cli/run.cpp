@@ -127,6 +127,9 @@ Json report_json(const Plan& plan, const Timing& timing, double gflops,
 }  // namespace
 
 int run_attention(const RunOptions& options) {
+  for (const std::string& path : {options.out, options.lse}) {
+    if (!path.empty()) require_writable(path);
+  }
   Progress progress;
   progress.show("reading");
   CallTensors call = load_tensors(options);

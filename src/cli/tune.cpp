@@ -107,6 +107,7 @@ int tune_device(const TuneCliOptions& options) {
   std::signal(SIGTERM, interrupt);
   tuning.stop = [] { return interrupted != 0; };
 
+  if (!options.report.empty()) require_writable(options.report);  // not after all the measuring
   const DeviceId device = device_or_default(options.device);
   const ContextOptions context = context_options(options.threads);
   const bool only_looks = (options.check || !options.report.empty()) && !options.quick &&
@@ -119,7 +120,8 @@ int tune_device(const TuneCliOptions& options) {
     const TuneSummary summary = tune(ctx, tuning);
     json["tuning"] = to_json(summary);
     text += to_text(summary);
-    if (interrupted) exit_code = 1;
+    const bool nothing_worked = summary.failed > 0 && summary.tuned + summary.already == 0;
+    if (interrupted || nothing_worked) exit_code = 1;
   }
   Context ctx(device, context);  // with what was just tuned
   if (options.check && !interrupted) {

@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "core/log.h"
+#include "core/settings.h"
 
 namespace hipflash::jit {
 namespace {
@@ -68,13 +69,14 @@ bool CompilerHealth::works(const CompileJob& job) {
   return !finding.error;
 }
 
-// Once per process and sentence. That there is no compiler is no news on a machine without one.
+// Once per process and sentence. That there is no compiler is no news on a machine without one,
+// unless somebody named it.
 void CompilerHealth::announce(const Error& error) const {
   if (!may_compile_) return;
   try {
     (void)compiler_->tool();
   } catch (const Error&) {
-    return;
+    if (compiler_->kind() != CompilerKind::host || setting("HIPFLASH_CXX").empty()) return;
   }
   static std::mutex mutex;
   static auto* const said = new std::set<std::string>;
