@@ -90,6 +90,8 @@ class Tuner {
       try {
         if (!measure(tasks[i])) summary_.complete = false;
       } catch (const Error& error) {
+        // What is measured next could not be kept either.
+        if (error.code() == ErrorCode::CacheUnusable) throw;
         ++summary_.failed;
         log(LogLevel::warn, "tuning {}: {}", label_of(tasks[i].key), error.what());
       } catch (const WorkerDied& death) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,21 +161,42 @@ TEST_F(TunerTest, StoppingKeepsWhatIsDone) {
 TEST_F(TunerTest, KilledAtAnyMomentItGoesOn) {
   std::vector<Problem> problems;
   for (int bucket = 0; bucket < 12; ++bucket) problems.push_back(problem(16LL << bucket));
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 24; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
       tune_problems(setup_, problems, {});
       ::_exit(0);
     }
-    ::usleep(15000 * static_cast<unsigned>(round + 1));
+    ::usleep(5000 * static_cast<unsigned>(round + 1));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
+    EXPECT_NO_THROW(stored()) << round;
   }
   const std::size_t before = stored().entries.size();
   const TuneSummary last = tune_problems(setup_, problems, {});
   EXPECT_TRUE(last.complete);
   EXPECT_EQ(last.already, before);
   EXPECT_EQ(stored().entries.size(), 12u);
+}
+
+// A disk that fills up ends the run: nothing more is measured only to be lost.
+TEST_F(TunerTest, AStoreThatCannotBeWrittenEndsTheRun) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    try {
+      tune_problems(setup_, {problem(512), problem(2048)}, {});
+    } catch (const Error& error) {
+      ::_exit(error.code() == ErrorCode::CacheUnusable ? 0 : 2);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(tune_problems(setup_, {problem(512), problem(2048)}, {}).tuned, 2u);
 }
 
 TEST_F(TunerTest, OneRankMeasuresTheOthersTakeOver) {
