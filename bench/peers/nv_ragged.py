@@ -1,15 +1,18 @@
 """Decode, varlen and paged calls of libhipflash against PyTorch's backends on one NVIDIA GPU, interleaved.
 
-    python3 nv_ragged.py LIBHIPFLASH.so [check] [decode] [varlen] [paged]
+    python3 nv_ragged.py LIBHIPFLASH.so [check[=FIRST:END]] [replays] [decode] [varlen] [paged]
 
-`check` holds results against float32 attention of each sequence alone. Times are medians of CUDA graphs of several
+`check` holds results against float32 attention of each sequence alone, `replays` those of graphs whose lengths changed. Times are medians of CUDA graphs of several
 calls, every contender once per round; the spread is the 10th to 90th percentile of ours.
 """
 import ctypes as C
 import math
+import os
 import random
 import statistics
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.nn.functional as F
@@ -35,13 +38,14 @@ class Options(C.Structure):
 DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 2}
 
 
+def pointer(t):
+    """Where a tensor is; one of the meta device, of which only the shape counts, is somewhere."""
+    return None if t is None else 256 if t.is_meta else t.data_ptr()
+
+
 def tensor(t):
     """A (batch, seq, heads, dim) view as the library's struct."""
-    return Tensor(C.sizeof(Tensor), DTYPES[t.dtype], t.data_ptr(), (L * 4)(*t.shape), (L * 3)(*t.stride()[:3]))
-
-
-def pointer(t):
-    return t.data_ptr() if t is not None else None
+    return Tensor(C.sizeof(Tensor), DTYPES[t.dtype], pointer(t), (L * 4)(*t.shape), (L * 3)(*t.stride()[:3]))
 
 
 class Hipflash:
@@ -55,15 +59,25 @@ class Hipflash:
         if status:
             raise RuntimeError(self.lib.hipflash_last_error().decode())
 
-    def __call__(self, q, k, v, out, causal=False, window=(-1, -1), lse=None, sinks=None, cu_q=None, cu_k=None, batch=0, max_q=0, max_k=0,
-                 lengths=None, batch_index=None, left_padding=None, table=None, invariant=False):
+    @staticmethod
+    def arguments(q, k, v, out, causal=False, window=(-1, -1), lse=None, sinks=None, cu_q=None, cu_k=None, batch=0, max_q=0, max_k=0,
+                  lengths=None, batch_index=None, left_padding=None, table=None, invariant=False):
+        offsets = cu_q if cu_q is not None else cu_k
         o = Options(size=C.sizeof(Options), causal=causal, bias_dtype=2, window=(L * 2)(*window), alibi_stride=(L * 2)(0, 1),
                     lse=pointer(lse), sinks=pointer(sinks), cu_q=pointer(cu_q), cu_k=pointer(cu_k), varlen_batch=batch, max_q=max_q,
-                    max_k=max_k, wide=(cu_q if cu_q is not None else cu_k).dtype == torch.int64 if (cu_q is not None or cu_k is not None) else 0,
-                    invariant=invariant, lengths=pointer(lengths), batch_index=pointer(batch_index), left_padding=pointer(left_padding),
-                    table=pointer(table), table_shape=(L * 3)(*((table.shape[0], table.shape[1], table.stride(0)) if table is not None else (0, 0, 0))))
-        self.done(self.lib.hipflash_attention_forward(self.context, C.byref(tensor(q)), C.byref(tensor(k)), C.byref(tensor(v)),
-                                                      C.byref(tensor(out)), C.byref(o), P(torch.cuda.current_stream().cuda_stream)))
+                    max_k=max_k, wide=offsets is not None and offsets.dtype == torch.int64, invariant=invariant, lengths=pointer(lengths),
+                    batch_index=pointer(batch_index), left_padding=pointer(left_padding), table=pointer(table),
+                    table_shape=(L * 3)(*((table.shape[0], table.shape[1], table.stride(0)) if table is not None else (0, 0, 0))))
+        return [C.byref(x) for x in (*map(tensor, (q, k, v, out)), o)]
+
+    def __call__(self, *tensors, **options):
+        self.done(self.lib.hipflash_attention_forward(self.context, *self.arguments(*tensors, **options),
+                                                      P(torch.cuda.current_stream().cuda_stream)))
+
+    def compile(self, tensors, options):
+        plan = P()
+        self.done(self.lib.hipflash_plan_create(self.context, *self.arguments(*tensors, **options), C.byref(plan)))
+        self.lib.hipflash_plan_destroy(plan)
 
 
 def reference(q, k, v, causal=False, window=(-1, -1), sinks=None):
@@ -87,11 +101,8 @@ def reference(q, k, v, causal=False, window=(-1, -1), sinks=None):
     return torch.einsum('hij,jhd->ihd', p, v), lse
 
 
-def check(hf):
+def cases():
     gen = random.Random(1)
-    torch.manual_seed(1)
-    wrong = cases = 0
-    worst = {}
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         for d, heads, kv in ((64, 8, 2), (128, 4, 4), (128, 32, 8), (80, 6, 1), (40, 3, 3), (256, 4, 2)):
             for kind in ('varlen', 'lengths', 'paged', 'paged_varlen'):
@@ -104,73 +115,134 @@ def check(hf):
                         most = 5 if few else 300
                         rows = [gen.choice((0, 1, gen.randint(1, most))) for _ in range(batch)]
                         keys = [gen.choice((0, 1, gen.randint(1, 700), 3000 if few else 130)) for _ in range(batch)]
-                        packed = kind in ('varlen', 'paged_varlen')
-                        if not packed:
+                        if kind in ('lengths', 'paged'):
                             rows = [max(rows[0], 1)] * batch
-                        kw = dict(causal=causal, window=window, invariant=invariant)
-                        if sinks:
-                            kw['sinks'] = torch.randn(heads, device='cuda')
-                        total = sum(rows) + 3
-                        q = torch.randn(1 if packed else batch, total if packed else rows[0], heads, d, device='cuda', dtype=dtype)
-                        out = torch.full_like(q, 77.0)
-                        lse = torch.full((heads, total) if packed else (batch, heads, rows[0]), 77.0, device='cuda')
-                        ks = [torch.randn(n, kv, d, device='cuda', dtype=dtype) for n in keys]
-                        vs = [torch.randn(n, kv, d, device='cuda', dtype=dtype) for n in keys]
-                        cumulate = lambda x: torch.tensor([2 + sum(x[:b]) for b in range(batch + 1)], device='cuda', dtype=torch.int64 if wide else torch.int32)
-                        if packed:
-                            kw.update(cu_q=cumulate(rows), batch=batch)
-                        nan = lambda *s: torch.full(s, math.nan, device='cuda', dtype=dtype)
-                        if kind == 'varlen':
-                            kw['cu_k'] = cumulate(keys)
-                            k, v = nan(1, sum(keys) + 3, kv, d), nan(1, sum(keys) + 3, kv, d)
-                            at = 2
-                            for b in range(batch):
-                                k[0, at:at + keys[b]], v[0, at:at + keys[b]] = ks[b], vs[b]
-                                at += keys[b]
-                        elif kind == 'lengths':
-                            k, v = nan(batch, max(keys) + 5, kv, d), nan(batch, max(keys) + 5, kv, d)
-                            kw['lengths'] = torch.tensor(keys, device='cuda', dtype=torch.int32)
-                            for b in range(batch):
-                                k[b, :keys[b]], v[b, :keys[b]] = ks[b], vs[b]
-                        else:
-                            columns = max(keys) // page + 1
-                            pages = batch * columns + 2
-                            ids = list(range(pages))
-                            gen.shuffle(ids)
-                            table = torch.full((batch, columns), 0, dtype=torch.int32)
-                            k, v = nan(pages, page, kv, d), nan(pages, page, kv, d)
-                            for b in range(batch):
-                                for c in range(-(-keys[b] // page)):
-                                    n = min(page, keys[b] - c * page)
-                                    table[b, c] = ids[b * columns + c]
-                                    k[table[b, c], :n], v[table[b, c], :n] = ks[b][c * page:c * page + n], vs[b][c * page:c * page + n]
-                            kw.update(table=table.cuda(), lengths=torch.tensor(keys, device='cuda', dtype=torch.int32))
-                        hf(q, k, v, out, lse=lse, **kw)
-                        torch.cuda.synchronize()
-                        cases += 1
-                        at, bad = 2, ''
-                        for b in range(batch):
-                            qb = q[0, at:at + rows[b]] if packed else q[b]
-                            ob = out[0, at:at + rows[b]] if packed else out[b]
-                            lb = lse[:, at:at + rows[b]] if packed else lse[b]
-                            at += rows[b]
-                            ro, rl = reference(qb, ks[b], vs[b], causal, window, kw.get('sinks'))
-                            error = (ob.float() - ro).abs().max().item() if ro.numel() else 0.0
-                            lse_error = (lb - rl).nan_to_num(nan=0.0, posinf=9, neginf=9).abs().max().item() if rl.numel() else 0.0
-                            if rl.numel() and not bool((torch.isinf(lb) == torch.isinf(rl)).all()):
-                                bad = 'infinities of the LSE'
-                            limit = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 3e-6}[dtype]
-                            if not error <= limit or not lse_error <= 2e-3:
-                                bad = f'sequence {b}: error {error:.2e}, LSE {lse_error:.2e}'
-                            worst[dtype] = max(worst.get(dtype, 0.0), error)
-                        if packed and not bool((out[0, :2] == 77).all() and (out[0, at:] == 77).all() and (lse[:, :2] == 77).all()):
-                            bad = 'rows of no sequence were written'
-                        if bad:
-                            wrong += 1
-                            if wrong <= 12:
-                                print('WRONG', dtype, d, heads, kv, kind, dict(causal=causal, window=window, sinks=sinks, page=page, wide=wide,
-                                      invariant=invariant, rows=rows, keys=keys), bad, flush=True)
-    print(f'check: {cases} cases, {wrong} wrong, largest errors', {str(k): f'{v:.1e}' for k, v in worst.items()}, flush=True)
+                        yield dict(dtype=dtype, d=d, heads=heads, kv=kv, kind=kind, causal=causal, window=window, sinks=sinks, page=page,
+                                   wide=wide, invariant=invariant, rows=rows, keys=keys)
+
+
+def pages_of(case, keys, ks, vs, k, v, gen):
+    """Lays the keys out in pages of random order; returns the block table."""
+    page, columns = case['page'], max(keys) // case['page'] + 1
+    ids = list(range(k.shape[0]))
+    gen.shuffle(ids)
+    table = torch.zeros((len(keys), columns), dtype=torch.int32)
+    for b, n in enumerate(keys):
+        for c in range(-(-n // page)):
+            at = table[b, c] = ids[b * columns + c]
+            m = min(page, n - c * page)
+            k[at, :m], v[at, :m] = ks[b][c * page:c * page + m], vs[b][c * page:c * page + m]
+    return table
+
+
+def make(case, device, gen=None):
+    """(tensors, options, keys and values of each sequence) of a case; what no sequence owns is NaN."""
+    dtype, d, heads, kv, rows, keys = (case[x] for x in ('dtype', 'd', 'heads', 'kv', 'rows', 'keys'))
+    batch, packed = len(rows), 'varlen' in case['kind']
+    options = {x: case[x] for x in ('causal', 'window', 'invariant')}
+    if case['sinks']:
+        options['sinks'] = torch.randn(heads, device=device)
+    total = sum(rows) + 3
+    q = torch.randn(1 if packed else batch, total if packed else rows[0], heads, d, device=device, dtype=dtype)
+    out = torch.full_like(q, 77.0)
+    options['lse'] = torch.full((heads, total) if packed else (batch, heads, rows[0]), 77.0, device=device)
+    ks, vs = ([torch.randn(n, kv, d, device=device, dtype=dtype) for n in keys] for _ in range(2))
+    offsets = lambda x: torch.tensor([2 + sum(x[:b]) for b in range(batch + 1)], dtype=torch.int64 if case['wide'] else torch.int32).to(device)
+    lengths = torch.tensor(keys, dtype=torch.int32).to(device)
+    nan = lambda *s: torch.full(s, math.nan, device=device, dtype=dtype)
+    if packed:
+        options.update(cu_q=offsets(rows), batch=batch)
+    if case['kind'] == 'varlen':
+        options['cu_k'] = offsets(keys)
+        k, v = (nan(1, sum(keys) + 3, kv, d) for _ in range(2))
+        for x, parts in ((k, ks), (v, vs)):
+            x[0, 2:2 + sum(keys)] = torch.cat(parts)
+    elif case['kind'] == 'lengths':
+        k, v = (nan(batch, max(keys) + 5, kv, d) for _ in range(2))
+        options['lengths'] = lengths
+        for b in range(batch):
+            k[b, :keys[b]], v[b, :keys[b]] = ks[b], vs[b]
+    else:
+        columns = max(keys) // case['page'] + 1
+        k, v = (nan(batch * columns + 2, case['page'], kv, d) for _ in range(2))
+        table = torch.zeros((batch, columns), dtype=torch.int32) if device == 'meta' else pages_of(case, keys, ks, vs, k, v, gen)
+        options.update(table=table.to(device), lengths=lengths)
+    return (q, k, v, out), options, ks, vs
+
+
+def fault_of(case, tensors, options, ks, vs):
+    """What is wrong with a result, in words, and the largest error."""
+    q, _, _, out = tensors
+    rows, packed, lse, at, bad, most = case['rows'], 'varlen' in case['kind'], options['lse'], 2, '', 0.0
+    limit = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 3e-6}[case['dtype']]
+    for b, n in enumerate(rows):
+        qb, ob, lb = (q[0, at:at + n], out[0, at:at + n], lse[:, at:at + n]) if packed else (q[b], out[b], lse[b])
+        at += n
+        ro, rl = reference(qb, ks[b], vs[b], case['causal'], case['window'], options.get('sinks'))
+        if not rl.numel():
+            continue
+        error = (ob.float() - ro).abs().max().item()
+        lse_error = (lb - rl).nan_to_num(nan=0.0, posinf=9, neginf=9).abs().max().item()
+        if not bool((torch.isinf(lb) == torch.isinf(rl)).all()):
+            bad = 'infinities of the LSE'
+        if not error <= limit or not lse_error <= 2e-3:
+            bad = f'sequence {b}: error {error:.2e}, LSE {lse_error:.2e}'
+        most = max(most, error)
+    if packed and not bool((out[0, :2] == 77).all() and (out[0, at:] == 77).all() and (lse[:, :2] == 77).all()):
+        bad = 'rows of no sequence were written'
+    return bad, most
+
+
+def check(hf, part=slice(None)):
+    todo, gen, wrong, worst, start = list(cases())[part], random.Random(2), 0, {}, time.time()
+    torch.manual_seed(1)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda case: hf.compile(*make(case, 'meta')[:2]), todo))
+    print(f'{len(todo)} plans in {time.time() - start:.0f} s', flush=True)
+    for case in todo:
+        tensors, options, ks, vs = make(case, 'cuda', gen)
+        hf(*tensors, **options)
+        torch.cuda.synchronize()
+        bad, error = fault_of(case, tensors, options, ks, vs)
+        worst[case['dtype']] = max(worst.get(case['dtype'], 0.0), error)
+        if bad:
+            wrong += 1
+            if wrong <= 12:
+                print('WRONG', case, bad, flush=True)
+    print(f'check: {len(todo)} cases, {wrong} wrong, largest errors', {str(k): f'{v:.1e}' for k, v in worst.items()}, flush=True)
+
+
+def replays(hf):
+    """Graphs that are replayed after lengths and tables changed in place."""
+    gen, wrong, count = random.Random(3), 0, 0
+    for kind in ('lengths', 'paged', 'varlen'):
+        for d, heads, kv, dtype in ((128, 32, 8, torch.float16), (64, 4, 4, torch.bfloat16), (64, 4, 2, torch.float32)):
+            case = dict(dtype=dtype, d=d, heads=heads, kv=kv, kind=kind, causal=True, window=(-1, -1), sinks=True, page=16, wide=False,
+                        invariant=False, rows=[1, 1, 1, 1], keys=[4000, 4000, 4000, 4000])
+            (q, k, v, out), options, ks, vs = make(case, 'cuda', gen)
+            graph = graph_of(lambda: hf(q, k, v, out, **options), 2)
+            for keys in ([1, 77, 3999, 2048], [0, 4000, 5, 640], [333, 1024, 1025, 0]):
+                case['keys'] = keys
+                other, changed, ks, vs = make({**case, 'keys': [4000] * 4} if kind != 'varlen' else case, 'cuda', gen)
+                if kind == 'varlen':  # the memory keeps its size
+                    k.fill_(math.nan), v.fill_(math.nan)
+                    k[:, :other[1].shape[1]], v[:, :other[1].shape[1]] = other[1], other[2]
+                    options['cu_k'].copy_(changed['cu_k'])
+                else:
+                    k.copy_(other[1]), v.copy_(other[2])
+                    options['lengths'].copy_(torch.tensor(keys, dtype=torch.int32))
+                    ks, vs = ([x[:n] for x, n in zip(y, keys)] for y in (ks, vs))
+                    if kind == 'paged':
+                        options['table'].copy_(changed['table'])
+                out.fill_(77.0), options['lse'].fill_(77.0)
+                graph.replay()
+                torch.cuda.synchronize()
+                bad, _ = fault_of(case, (q, k, v, out), options, ks, vs)
+                count += 1
+                if bad:
+                    wrong += 1
+                    print('WRONG replay', case, bad, flush=True)
+    print(f'replays: {count}, {wrong} wrong', flush=True)
 
 
 def compare(title, contenders, bytes_moved, copy, calls=10, rounds=15):
@@ -276,10 +348,15 @@ def varlen(hf, copy):
 
 def main():
     hf = Hipflash(sys.argv[1])
-    what = sys.argv[2:] or ['check', 'decode', 'varlen', 'paged']
+    what = sys.argv[2:] or ['check', 'replays', 'decode', 'varlen', 'paged']
     print(torch.cuda.get_device_name(), 'PyTorch', torch.__version__, flush=True)
-    if 'check' in what:
-        check(hf)
+    for x in what:
+        if x.startswith('check'):
+            check(hf, slice(*(int(y) for y in x[6:].split(':'))) if '=' in x else slice(None))
+    if 'replays' in what:
+        replays(hf)
+    if not {'decode', 'varlen', 'paged'} & set(what):
+        return
     copy = copy_speed()
     print(f'copy {copy:.0f} GB/s', flush=True)
     if 'decode' in what:
