@@ -48,6 +48,15 @@ class NvF32Tile(C.Structure):
     _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')] + [('p_over_keys', C.c_bool)]
 
 
+class LaunchAttribute(C.Structure):
+    _fields_ = [('id', C.c_int), ('padding', C.c_int), ('value', C.c_int * 16)]
+
+
+class LaunchConfig(C.Structure):
+    _fields_ = [('grid', C.c_uint * 3), ('block', C.c_uint * 3), ('shared_bytes', C.c_uint), ('stream', C.c_void_p),
+                ('attributes', C.POINTER(LaunchAttribute)), ('attribute_count', C.c_uint)]
+
+
 class Sm90Map(C.Structure):
     _fields_ = [('base', C.c_void_p), ('dims', C.c_ulonglong * 4), ('strides', C.c_ulonglong * 3), ('box', C.c_uint * 4)]
 
@@ -58,7 +67,7 @@ def launch_library():
     subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', text.ROOT, os.path.join(here, 'nv_launch.cpp'), '-o', path],
                    check=True)
     lib = C.CDLL(path)
-    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32'):
+    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'merge_blocks'):
         getattr(lib, n).restype = C.c_longlong
     assert lib.args_size() == C.sizeof(AttentionArgs)
     return lib
@@ -205,14 +214,17 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
         grid = FACTS.blocks_nvf32(C.byref(kernel.tile), C.byref(a))
     params = (C.c_void_p * len(holders))(*(C.addressof(h) for h in holders))
     one = (C.c_void_p * 1)(C.addressof(a))
-    rows = a.batch * a.heads_q * a.seq_q
     f, threads, shared, merge = kernel.f, kernel.threads, kernel.shared, kernel.merge
+    early = LaunchAttribute(6, 0, (C.c_int * 16)(1))  # the merge may begin while the forward kernel runs
+    merge_config = LaunchConfig((C.c_uint * 3)(FACTS.merge_blocks(C.byref(a)), 1, 1), (C.c_uint * 3)(FACTS.merge_threads(), 1, 1), 0, None,
+                                C.pointer(early), 1)
 
     def run():
         ck(CU.cuLaunchKernel(f, grid, 1, 1, threads, 1, 1, shared, stream(), params, None), 'launch')
         if splits > 1:
-            ck(CU.cuLaunchKernel(merge, -(-rows // 4), 1, 1, 128, 1, 1, 0, stream(), one, None), 'merge')
-    run.keep, run.kernel, run.args = keep, kernel, a
+            merge_config.stream = stream()
+            ck(CU.cuLaunchKernelEx(C.byref(merge_config), merge, one, None), 'merge')
+    run.keep, run.kernel, run.args = keep + [merge_config], kernel, a
     return run
 
 

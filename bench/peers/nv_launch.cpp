@@ -14,6 +14,12 @@ extern "C" {
 long long args_size() {
   return sizeof(AttentionArgs);
 }
+int merge_threads() {
+  return nv_merge_threads();
+}
+long long merge_blocks(const AttentionArgs* args) {
+  return nv_merge_blocks(*args);
+}
 int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) {
   return sm80_shared_bytes(*t, d, dv);
 }

@@ -435,6 +435,7 @@ using namespace hipflash;
 
 extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
+  if constexpr (Spec::split_keys) launch_next();
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   if constexpr (Spec::ragged) {
     Work work = ragged_work_of<kRows, false>(args, blockIdx.x, nvf32_value_chunks(value_dim));
@@ -452,8 +453,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
                              ? args.batch * args.heads_q
                              : nv_heads_together(args, args.heads_q / args.heads_kv, tiles,
                                                  pieces_together(tiles, 1), 4);
-    const Work work =
-        work_of<kRows, false>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
+    const Work work = work_of<kRows>(args, blockIdx.x, together, nvf32_value_chunks(value_dim));
     attend(args, args, work, 0);
   }
 }

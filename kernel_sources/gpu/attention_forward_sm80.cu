@@ -167,6 +167,11 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
   return seen;
 }
 
+// The query of a row of packed heads.
+HF_DEVICE int query_of_row(const AttentionArgs& args, int row) {
+  return args.seq_q == 1 ? 0 : (unsigned)row / ((unsigned)args.heads_q / (unsigned)args.heads_kv);
+}
+
 // O / sum, and the log-sum-exp.
 HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const WarpTile& warp,
                             int fault) {
@@ -183,8 +188,8 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
     for (int h = 0; h < 2; h++) {
       const int row =
           work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + (threadIdx.x & 31) / 4;
-      const int query = Spec::pack_heads ? row / group : row;
-      const int head = Spec::pack_heads ? work.head + row % group : work.head;
+      const int query = Spec::pack_heads ? query_of_row(args, row) : row;
+      const int head = Spec::pack_heads ? work.head + row - query * group : work.head;
       const bool exists = row < rows;
       const RowResult result = finish_row(args, exists ? head : 0, warp.softmax[i].reference[h],
                                           quad_sum(warp.softmax[i].sum[h]), fault);
@@ -236,9 +241,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   // Which rows: of one query head, or of all heads that share the keys.
   const int group = args.heads_q / args.heads_kv;
   const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
-  const auto query_of = [&](int row) { return Spec::pack_heads ? row / group : row; };
+  const auto query_of = [&](int row) { return Spec::pack_heads ? query_of_row(args, row) : row; };
   const auto head_of = [&](int row) {
-    return Spec::pack_heads ? work.head + row % group : work.head;
+    return Spec::pack_heads ? work.head + row - query_of(row) * group : work.head;
   };
 
   // What only the epilogue needs waits in shared memory: registers are what this kernel is short
@@ -286,7 +291,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   };
   const auto load_keys = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_paged_tile<kKeys, kHeadDim, kThreads>(
+      load_rows<kKeys, kHeadDim, kThreads>(
           k_tiles + stage * kKBytes, k, [&](int row) { return places.key(step, row); },
           block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
       return;
@@ -297,7 +302,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   };
   const auto load_values = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_paged_tile<kKeys, kValueDim, kThreads>(
+      load_rows<kKeys, kValueDim, kThreads>(
           v_tiles + stage * kVBytes, v, [&](int row) { return places.value(step, row); },
           block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
       return;
@@ -319,24 +324,22 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     load(step, Constant<false>());
   };
 
-  if constexpr (Spec::pack_heads) {
-    for (int row = 0; row < kRows; row++) {
-      // One row at a time: neighbours belong to other heads.
-      const int x = work.row + row;
-      const char* from =
-          q + 2 * (query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head);
-      for (int column = threadIdx.x; column < kHeadDim; column += kThreads) {
-        unsigned short element = 0;
-        if (x < rows && column < head_dim) element = *(const unsigned short*)(from + column * 2);
-        store_element(q_tile + SharedTile<kHeadDim>::offset(row, column / 8) + column % 8 * 2,
-                      element);
-      }
+  const auto load_queries = [&] {
+    if constexpr (Spec::pack_heads) {  // neighbours belong to other heads
+      load_rows<kRows, kHeadDim, kThreads>(
+          q_tile, q,
+          [&](int row) {
+            const int x = work.row + row;
+            return query_of(x) * args.q_stride.seq + head_of(x) * args.q_stride.head;
+          },
+          0, rows - work.row, head_dim);
+    } else {
+      q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
+      load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0,
+                                                  rows - work.row, head_dim);
     }
-  } else {
-    q += 2 * (work.head * args.q_stride.head + work.row * args.q_stride.seq);
-    load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0,
-                                                rows - work.row, head_dim);
-  }
+  };
+  if constexpr (!Spec::pack_heads) load_queries();
 
   Queries queries;
   queries.tile = q_tile;
@@ -375,6 +378,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       load_step(steps.end - 1, Constant<true>(),
                 [&](int step, auto masked) { load_keys(step, 0, masked); });
     }
+    if constexpr (Spec::pack_heads) load_queries();
     copies_issued();
   } else {
     for (int i = 0; i < kStages - 1; i++) {
@@ -384,6 +388,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
           load_values(step, i, masked);
         });
       }
+      if (Spec::pack_heads && i == 0) load_queries();  // keys take longer
       copies_issued();
       if constexpr (Spec::paged) {
         publish_places(steps.end - 2 - i);
@@ -492,6 +497,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   const int chunks =
       nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim);
+  if constexpr (Spec::split_keys) launch_next();
   const int group = args.heads_q / args.heads_kv;
   if constexpr (Spec::ragged) {
     Work work = ragged_work_of<kRows, Spec::pack_heads>(args, blockIdx.x, chunks);
@@ -503,10 +509,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     if (work.row < (Spec::pack_heads ? one.seq_q * group : one.seq_q)) {
       attend(args, one, work, sequence);
     }
+  } else if constexpr (Spec::pack_heads) {
+    attend(args, args, packed_work_of(args, kRows, blockIdx.x, chunks), 0);
   } else {
-    const int tiles = ceil_div(Spec::pack_heads ? args.seq_q * group : args.seq_q, kRows);
-    const int together = nv_heads_together(args, Spec::pack_heads ? 1 : group, tiles,
-                                           pieces_together(tiles, Spec::blocks_per_sm), 2);
-    attend(args, args, work_of<kRows, Spec::pack_heads>(args, blockIdx.x, together, chunks), 0);
+    const int tiles = ceil_div(args.seq_q, kRows);
+    const int together =
+        nv_heads_together(args, group, tiles, pieces_together(tiles, Spec::blocks_per_sm), 2);
+    attend(args, args, work_of<kRows>(args, blockIdx.x, together, chunks), 0);
   }
 }

@@ -93,7 +93,7 @@ struct Copier {
   Ring<kQStages> q_ring;  // of the Q to be copied next; also counts pieces
   Ring<kStages> ring;
 
-  HF_DEVICE Work work(int index) const { return work_of<kRows, false>(args, index, together, 1); }
+  HF_DEVICE Work work(int index) const { return work_of<kRows>(args, index, together, 1); }
 
   // Gives the groups a piece (or the end) and its Q.
   HF_DEVICE void hand_over(int index) {

@@ -53,6 +53,23 @@ HF_BOTH constexpr int nv_paged_bytes(int tile_keys) {
   return 2 * tile_keys * 16;
 }
 
+// attention_merge of the families below: threads of a block; warps that share a row, a power of two
+// and always the same where a row must not depend on its batch; blocks.
+HF_BOTH constexpr int nv_merge_threads() {
+  return 256;
+}
+HF_BOTH constexpr int nv_merge_warps(const AttentionArgs& args) {
+  const int most = nv_merge_threads() / 32;
+  if (args.keys_per_split > 0) return most;
+  int warps = 1;
+  while (warps < most && 4 * warps < args.splits) warps *= 2;
+  return warps;
+}
+HF_BOTH constexpr long long nv_merge_blocks(const AttentionArgs& args) {
+  const int rows = nv_merge_threads() / 32 / nv_merge_warps(args);
+  return ((long long)args.partial_batch * args.heads_q * args.partial_seq + rows - 1) / rows;
+}
+
 // ---------------------------------------------------------------- attention_forward_sm80.cu
 
 // mma.sync, any NVIDIA GPU from sm_80 on, f16 and bf16, every feature.

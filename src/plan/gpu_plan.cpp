@@ -70,6 +70,7 @@ struct TileGrid {
 struct Merge {
   long long (*blocks)(const AttentionArgs& args);
   unsigned threads;
+  bool begins_early = false;  // see LaunchShape
 };
 
 // The steps that all families share, from the facts of a Problem to the finished plan.
@@ -105,7 +106,9 @@ class Builder {
     GpuLaunch launch;
     launch.forward = {grid_size(grid.blocks(args)), static_cast<unsigned>(config.threads),
                       static_cast<unsigned>(config.shared_bytes)};
-    if (args.splits > 1) launch.merge = {grid_size(merge.blocks(args)), merge.threads, 0};
+    if (args.splits > 1) {
+      launch.merge = {grid_size(merge.blocks(args)), merge.threads, 0, merge.begins_early};
+    }
     launch.partial_bytes = platform::partial_bytes(args);
     return finish(family, config, launch, why);
   }
@@ -268,12 +271,9 @@ const Family kSm90{
 const Family kNvF32{
     "gpu/attention_forward_nvf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
 
-// attention_merge of the NVIDIA families: a warp for each row, four warps in a block.
-const Merge kNvMerge{
-    [](const AttentionArgs& a) {
-      return (static_cast<long long>(a.partial_batch) * a.heads_q * a.partial_seq + 3) / 4;
-    },
-    128};
+// attention_merge of the NVIDIA families, which waits for the forward kernel by itself.
+const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
+                     true};
 
 template <class Tile>
 int paged_bytes(const Builder& builder, const Tile& tile) {

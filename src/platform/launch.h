@@ -16,6 +16,8 @@ struct LaunchShape {
   unsigned blocks = 0;  // one-dimensional grid; 0: not launched
   unsigned threads = 0;
   unsigned shared_bytes = 0;  // dynamic
+  // The kernel itself waits for the one before it in the stream, so it may begin while that runs.
+  bool begins_early = false;
 };
 
 struct CpuLaunch {

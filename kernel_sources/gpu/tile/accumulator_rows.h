@@ -241,14 +241,18 @@ HF_DEVICE void store_rows_unaligned(const float (&o)[N], const float (&factor)[2
 template <int N>
 HF_DEVICE void store_rows_f32(const float (&o)[N], const float (&factor)[2], float* const (&row)[2],
                               int columns) {
+  constexpr bool kPairs = Spec::value_head_dim != 0 && Spec::value_head_dim % 2 == 0;
   HF_UNROLL
   for (int n = 0; n < N / 4; n++) {
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
-      HF_UNROLL
-      for (int e = 0; e < 2; e++) {
-        const int column = 8 * n + 2 * (threadIdx.x & 3) + e;
-        if (row[h] && column < columns) row[h][column] = o[4 * n + 2 * h + e] * factor[h];
+      const int column = 8 * n + 2 * (threadIdx.x & 3);
+      const float2 x = make_float2(o[4 * n + 2 * h] * factor[h], o[4 * n + 2 * h + 1] * factor[h]);
+      if (kPairs) {
+        if (row[h] && column < columns) *(float2*)(row[h] + column) = x;
+      } else {
+        if (row[h] && column < columns) row[h][column] = x.x;
+        if (row[h] && column + 1 < columns) row[h][column + 1] = x.y;
       }
     }
   }

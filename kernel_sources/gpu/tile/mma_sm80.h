@@ -71,10 +71,10 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
   }
 }
 
-// The same for keys in pages: row r is `distance(r)` elements from `from`.
+// The same for rows that lie anywhere: row r is `distance(r)` elements from `from`.
 template <int Rows, int Columns, int Threads, class Distance>
-HF_DEVICE void load_paged_tile(unsigned tile, const char* from, Distance&& distance, int first,
-                               int end, int columns) {
+HF_DEVICE void load_rows(unsigned tile, const char* from, Distance&& distance, int first, int end,
+                         int columns) {
   using Tile = SharedTile<Columns>;
   if constexpr (!Spec::aligned) {
     for (int x = (int)threadIdx.x; x < Rows * Columns; x += Threads) {

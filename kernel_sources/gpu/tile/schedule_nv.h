@@ -16,16 +16,14 @@ HF_DEVICE int pieces_together(int tiles, int blocks_per_sm) {
   return !Spec::window_right ? 32 : (tiles >= 8 ? 160 : 64) * blocks_per_sm;
 }
 
-// Rows are queries, or (query, head) pairs of a K/V head's group when `kPack`.
 // Groups of heads whose keys and values fit the L2 follow one another; in a group the heads
 // alternate fastest, and the longest rows come first where rows have different lengths. `chunks` of
 // the value columns and the splits of the keys are blocks of their own.
-template <int kRows, bool kPack>
+template <int kRows>
 HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int chunks) {
   const int group = args.heads_q / args.heads_kv;
-  const int heads = kPack ? args.heads_kv : args.heads_q;
-  const int rows = kPack ? args.seq_q * group : args.seq_q;
-  const int tiles = (rows + kRows - 1) / kRows;
+  const int heads = args.heads_q;
+  const int tiles = (args.seq_q + kRows - 1) / kRows;
   const int parts = chunks * (Spec::split_keys ? max(args.splits, 1) : 1);
   const int part = index % parts;
   index /= parts;
@@ -40,11 +38,31 @@ HF_DEVICE Work work_of(const AttentionArgs& args, int index, int together, int c
   Work work;
   work.batch = batch_head / heads;
   const int h = batch_head - work.batch * heads;
-  work.head = kPack ? h * group : h;
-  work.kv_head = kPack ? h : h / group;
+  work.head = h;
+  work.kv_head = h / group;
   work.row = tile * kRows;
   work.chunk = part % chunks;
   work.split = part / chunks;
+  return work;
+}
+
+// The same of rows that are packed, where few tiles leave nothing to order: the splits alternate
+// fastest, then the heads.
+HF_DEVICE Work packed_work_of(const AttentionArgs& args, int rows_of_tile, unsigned index,
+                              int chunks) {
+  const unsigned group = (unsigned)args.heads_q / (unsigned)args.heads_kv;
+  const unsigned tiles = ceil_div(args.seq_q * (int)group, rows_of_tile);
+  const unsigned parts = (Spec::split_keys ? max(args.splits, 1) : 1) * chunks;
+  const unsigned tile_head = index / parts, part = index % parts;
+  const unsigned batch_head = tiles == 1 ? tile_head : tile_head / tiles;
+  const unsigned batch = batch_head / (unsigned)args.heads_kv;
+  Work work;
+  work.batch = (int)batch;
+  work.kv_head = (int)(batch_head - batch * args.heads_kv);
+  work.head = work.kv_head * (int)group;
+  work.row = (int)(tile_head - batch_head * tiles) * rows_of_tile;
+  work.chunk = chunks == 1 ? 0 : (int)(part % chunks);
+  work.split = chunks == 1 ? (int)part : (int)(part / chunks);
   return work;
 }
 
@@ -92,10 +110,16 @@ HF_DEVICE Steps steps_of(const AttentionArgs& args, int first_query, int last_qu
 // Leaves of the steps the share of one split of the keys.
 HF_DEVICE void take_share(Steps& steps, const AttentionArgs& args, int split, int tile) {
   if (args.splits > 1) {
-    const int share = args.keys_per_split ? args.keys_per_split / tile
-                                          : ceil_div(ceil_div(args.seq_k, tile), args.splits);
-    steps.begin = max(steps.begin, split * share);
-    steps.end = min(steps.end, (split + 1) * share);
+    if (args.keys_per_split) {
+      const int share = args.keys_per_split / tile;
+      steps.begin = max(steps.begin, split * share);
+      steps.end = min(steps.end, (split + 1) * share);
+    } else {
+      const unsigned all = steps.end - steps.begin, splits = args.splits;
+      const int share = (int)(all / splits), more = (int)(all % splits);
+      steps.begin += split * share + min(split, more);
+      steps.end = steps.begin + share + (split < more ? 1 : 0);
+    }
   }
 }
 

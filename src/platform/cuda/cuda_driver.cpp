@@ -27,6 +27,23 @@ constexpr int kMemoryClock = 36, kMemoryBus = 37;
 constexpr int kPointerDevice = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
+constexpr int kBeginsEarly = 6;           // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+constexpr int kGraphsBeginEarly = 12030;  // driver version that records it in graphs
+
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
 struct Api {
   Result (*init)(unsigned);
   Result (*error_string)(Result, const char**);
@@ -44,6 +61,8 @@ struct Api {
   Result (*function_attribute)(void*, int, int);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void*, void**, void**);
+  Result (*launch_with)(const LaunchConfig*, void*, void**, void**);  // null: not there
+  Result (*version)(int*);
   Result (*stream_capturing)(void*, int*);
   Result (*pointer_attribute)(void*, int, Pointer);
   Result (*allocate)(Pointer*, std::size_t);
@@ -83,6 +102,7 @@ class CudaDriver final : public GpuDriver {
     bind(api_.module_function, "cuModuleGetFunction");
     bind(api_.function_attribute, "cuFuncSetAttribute");
     bind(api_.launch, "cuLaunchKernel");
+    bind(api_.version, "cuDriverGetVersion");
     bind(api_.stream_capturing, "cuStreamIsCapturing");
     bind(api_.pointer_attribute, "cuPointerGetAttribute");
     bind(api_.allocate, "cuMemAlloc_v2");
@@ -99,7 +119,9 @@ class CudaDriver final : public GpuDriver {
     bind(api_.event_elapsed, "cuEventElapsedTime");
     bind(api_.event_destroy, "cuEventDestroy_v2");
     check_device(api_.init(0), "cuInit");
-    int count = 0;
+    int count = 0, version = 0;
+    check_device(api_.version(&version), "cuDriverGetVersion");
+    if (version >= kGraphsBeginEarly) bind(api_.launch_with, "cuLaunchKernelEx");
     check_device(api_.device_count(&count), "cuDeviceGetCount");
     for (int i = 0; i < count; ++i) contexts_.emplace_back();
   }
@@ -152,6 +174,18 @@ class CudaDriver final : public GpuDriver {
   void launch(int ordinal, void* function, const LaunchShape& shape, void** parameters,
               Stream stream) override {
     make_current(ordinal);
+    if (shape.begins_early && api_.launch_with) {
+      LaunchAttribute early = {kBeginsEarly, {}, {}};
+      early.value[0] = 1;
+      const LaunchConfig config = {{shape.blocks, 1, 1},
+                                   {shape.threads, 1, 1},
+                                   shape.shared_bytes,
+                                   stream.handle,
+                                   &early,
+                                   1};
+      check(api_.launch_with(&config, function, parameters, nullptr), "cuLaunchKernelEx");
+      return;
+    }
     check(api_.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes,
                       stream.handle, parameters, nullptr),
           "cuLaunchKernel");
