@@ -29,6 +29,7 @@ constexpr int kRowTiles = Spec::row_tiles;
 constexpr int kThreads = Spec::waves * 32;
 constexpr int kRows = Spec::waves * kRowTiles * 16;
 constexpr int kStages = Spec::stages;
+static_assert(kStages <= 3, "the table of places in pages has two steps");
 constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2,
               kVBytes = kKeys * kValueDim * 2;
 
@@ -168,8 +169,8 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
 }
 
 // The query of a row of packed heads.
-HF_DEVICE int query_of_row(const AttentionArgs& args, int row) {
-  return args.seq_q == 1 ? 0 : (unsigned)row / ((unsigned)args.heads_q / (unsigned)args.heads_kv);
+HF_DEVICE int query_of_row(const AttentionArgs& args, int row, int group) {
+  return args.seq_q == 1 ? 0 : (int)((unsigned)row / (unsigned)group);
 }
 
 // O / sum, and the log-sum-exp.
@@ -188,7 +189,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
     for (int h = 0; h < 2; h++) {
       const int row =
           work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + (threadIdx.x & 31) / 4;
-      const int query = Spec::pack_heads ? query_of_row(args, row) : row;
+      const int query = Spec::pack_heads ? query_of_row(args, row, group) : row;
       const int head = Spec::pack_heads ? work.head + row - query * group : work.head;
       const bool exists = row < rows;
       const RowResult result = finish_row(args, exists ? head : 0, warp.softmax[i].reference[h],
@@ -241,7 +242,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   // Which rows: of one query head, or of all heads that share the keys.
   const int group = args.heads_q / args.heads_kv;
   const int rows = Spec::pack_heads ? args.seq_q * group : args.seq_q;
-  const auto query_of = [&](int row) { return Spec::pack_heads ? query_of_row(args, row) : row; };
+  const auto query_of = [&](int row) {
+    return Spec::pack_heads ? query_of_row(args, row, group) : row;
+  };
   const auto head_of = [&](int row) {
     return Spec::pack_heads ? work.head + row - query_of(row) * group : work.head;
   };
@@ -314,6 +317,10 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   // Only the last tile reaches beyond the keys in sight, or with a left edge the first:
   // `may_be_last`.
   const auto load_step = [&](int step, auto may_be_last, auto load) {
+    if constexpr (Spec::paged) {  // where edges cost nothing beside the places
+      load(step, Constant<true>());
+      return;
+    }
     if constexpr (decltype(may_be_last)::value || Spec::window_left) {
       if ((step + 1) * kKeys > block_keys.end ||
           (Spec::window_left && step * kKeys < block_keys.first)) {
@@ -367,11 +374,14 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const float scale = exponent_scale(args);
 
   // The first copies. With one stage, K and V take turns; else both of a step go together.
-  if constexpr (Spec::paged) {
+  if constexpr (Spec::paged) {  // of both steps that the table has room for, in one wait
+    PagedKeys<kKeys, kThreads> second = places;
     fetch_places(steps.end - 1);
+    second.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
     publish_places(steps.end - 1);
+    second.publish(args, steps.end - 2);
     barrier();
-    fetch_places(steps.end - 2);
+    fetch_places(steps.end - 3);
   }
   if constexpr (kStages == 1) {
     if (steps.end > steps.begin) {
@@ -381,6 +391,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     if constexpr (Spec::pack_heads) load_queries();
     copies_issued();
   } else {
+#pragma unroll 1
     for (int i = 0; i < kStages - 1; i++) {
       if (steps.end - 1 - i >= steps.begin) {
         load_step(steps.end - 1 - i, Constant<true>(), [&](int step, auto masked) {
@@ -390,11 +401,11 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       }
       if (Spec::pack_heads && i == 0) load_queries();  // keys take longer
       copies_issued();
-      if constexpr (Spec::paged) {
-        publish_places(steps.end - 2 - i);
-        if (i < kStages - 2) barrier();
-        fetch_places(steps.end - 3 - i);
-      }
+    }
+    if constexpr (Spec::paged && kStages == 3) {
+      barrier();  // all are through with the first
+      publish_places(steps.end - 3);
+      fetch_places(steps.end - 4);
     }
   }
 
@@ -407,7 +418,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     if constexpr (kStages == 1) {
       load_step(step, masked, [&](int x, auto edge) { load_values(x, 0, edge); });
       copies_issued();
-      publish_places(step - 1);
+      if (step < steps.end - 1) publish_places(step - 1);
       fetch_places(step - 2);
     } else {
       const int ahead = step - (kStages - 1), next_stage = stage == 0 ? kStages - 1 : stage - 1;

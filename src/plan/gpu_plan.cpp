@@ -49,6 +49,8 @@ struct TileGrid {
   int tile_rows, slices;  // blocks that share a tile: one for each slice of its value dims
   bool pack_heads;
   long long slots;  // blocks that the device holds at a time; 0: never split
+  double fill = kUsualFill;
+  int keys = 0;  // that splits share; 0: all
 
   long long blocks(const AttentionArgs& a) const {
     return row_tiles(problem, a, tile_rows, pack_heads) * (pack_heads ? a.heads_kv : a.heads_q) *
@@ -61,7 +63,7 @@ struct TileGrid {
       a.splits = split.splits;
       a.keys_per_split = split.keys_per_split;
     } else {
-      a.splits = key_splits(blocks(a), slots, a.seq_k, tile_keys);
+      a.splits = key_splits(blocks(a), slots, keys > 0 ? keys : a.seq_k, tile_keys, fill);
     }
   }
 };
@@ -275,6 +277,18 @@ const Family kNvF32{
 const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
                      true};
 
+// Shared memory that each block of a multiprocessor takes beside its own.
+constexpr int kBlockOverhead = 1024;
+// Of how full blocks with few rows should fill a device: they wait for memory, which idle
+// multiprocessors do not ask for anything, and their merge costs little.
+constexpr double kNvFill = 0.95;
+
+// The most keys that the queries of a sequence see, which these families share out among splits.
+int keys_of_a_call(const AttentionArgs& args) {
+  const long long seen = static_cast<long long>(args.window_left) + args.window_right + args.seq_q;
+  return static_cast<int>(std::min<long long>(args.seq_k, seen));
+}
+
 template <class Tile>
 int paged_bytes(const Builder& builder, const Tile& tile) {
   return builder.facts.paged ? nv_paged_bytes(tile.tile_keys) : 0;
@@ -300,18 +314,18 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   if (few_rows(problem, args)) {
-    // A second warp of a block helps with the copies of rows in pages.
-    const int waves = builder.facts.paged || packed_rows(args) > 16 ? 2 : 1;
+    const int waves = packed_rows(args) > 16 ? 2 : 1;
     return builder.choose(
-        kSm80, Sm80Tile{32, waves, 1, builder.facts.paged ? 2 : 3, 4, false, true},
+        kSm80, Sm80Tile{32, waves, 1, 3, 4, false, true},
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
   // Few blocks get their keys split, which takes registers too where rows are long.
   const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
-  const bool few_long_rows = std::max(dim, value_dim) > 128 && rows < 64LL * device.compute_units;
+  const bool few_long_rows = std::max(dim, value_dim) > 128 &&
+                             (problem.batch_invariant || rows < 64LL * device.compute_units);
   // So do the places of rows in pages.
   const bool modified =
-      builder.modified() || !builder.facts.aligned || builder.facts.paged || few_long_rows;
+      builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) || few_long_rows;
   return builder.choose(kSm80,
                         sm80_default(dim, value_dim, modified, builder.facts.window_left, shared),
                         [&] { return sm80_tiles(dim, value_dim, shared, false); });
@@ -321,11 +335,14 @@ KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts&
                      const std::string& why) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile = sm80_tile(problem, builder, device);
-  return builder.finish(kSm80,
-                        {numbers_of(tile), tile.tile_keys, sm80_threads(tile),
-                         sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
+  const int bytes = sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile);
+  const int fitting = static_cast<int>((device.shared_bytes + kBlockOverhead) /
+                                       static_cast<std::size_t>(bytes + kBlockOverhead));
+  const int blocks_of_unit = std::clamp(tile.pack_heads ? fitting : 1, 1, tile.blocks_per_sm);
+  return builder.finish(kSm80, {numbers_of(tile), tile.tile_keys, sm80_threads(tile), bytes},
                         {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
-                         slots_of(device, tile.pack_heads ? 2 : 1)},
+                         slots_of(device, blocks_of_unit), tile.pack_heads ? kNvFill : kUsualFill,
+                         keys_of_a_call(builder.args())},
                         kNvMerge, why);
 }
 
@@ -334,15 +351,15 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
   const int shared = static_cast<int>(device.shared_bytes);
   NvF32Tile standard = nvf32_default(dim, value_dim, builder.modified(), shared);
   // Places of rows in pages take registers.
-  if (builder.facts.paged) standard.tile_keys = std::min(standard.tile_keys, 16);
+  if (takes_page_tiles(problem)) standard.tile_keys = std::min(standard.tile_keys, 16);
   const NvF32Tile tile =
       builder.choose(kNvF32, standard, [&] { return nvf32_tiles(dim, value_dim, shared); });
-  return builder.finish(
-      kNvF32,
-      {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
-       nvf32_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
-      {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false, slots_of(device, 1)},
-      kNvMerge, "f32 multiply-adds");
+  return builder.finish(kNvF32,
+                        {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
+                         nvf32_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
+                        {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false,
+                         slots_of(device, 1), kUsualFill, keys_of_a_call(builder.args())},
+                        kNvMerge, "f32 multiply-adds");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in

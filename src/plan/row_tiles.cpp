@@ -49,7 +49,7 @@ long long row_tiles(const Problem& problem, const AttentionArgs& args, int tile_
   return divide_up(args.seq_q * rows, tile_rows) * args.batch;
 }
 
-int key_splits(long long blocks, long long slots, int seq_k, int tile_keys) noexcept {
+int key_splits(long long blocks, long long slots, int seq_k, int tile_keys, double fill) noexcept {
   if (blocks <= 0 || blocks * 10 >= slots * 8) return 1;
   const long long most =
       std::min<long long>(kMostSplits, seq_k / (static_cast<long long>(kTilesOfSplit) * tile_keys));
@@ -61,7 +61,7 @@ int key_splits(long long blocks, long long slots, int seq_k, int tile_keys) noex
   double best = 0.0;
   for (long long s = 1; s <= most; s++) best = std::max(best, efficiency(s));
   int splits = 1;
-  while (efficiency(splits) < 0.85 * best) splits++;
+  while (efficiency(splits) < fill * best) splits++;
   return splits;
 }
 

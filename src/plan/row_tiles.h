@@ -26,10 +26,14 @@ int queries_of_choice(const Problem& problem) noexcept;
 long long row_tiles(const Problem& problem, const AttentionArgs& args, int tile_rows,
                     bool pack_heads) noexcept;
 
+constexpr double kUsualFill = 0.85;
+
 // Parts that the keys of `blocks` blocks go to, on a device that holds `slots` blocks at a time:
-// the fewest that fill its rounds of blocks to 85% of what the best number does. 1 where the device
-// is busy without, where there are few keys, or for a device of one unit (kernels made ahead).
-int key_splits(long long blocks, long long slots, int seq_k, int tile_keys) noexcept;
+// the fewest that fill its rounds of blocks to a share `fill` of what the best number does. 1 where
+// the device is busy without, where there are few keys, or for a device of one unit (kernels made
+// ahead).
+int key_splits(long long blocks, long long slots, int seq_k, int tile_keys,
+               double fill = kUsualFill) noexcept;
 
 // Of a batch-invariant call, keys are split at fixed positions or not at all.
 constexpr int kInvariantKeys = 1024;  // per part; a multiple of every tile_keys

@@ -49,11 +49,12 @@ inline std::size_t partial_bytes(const AttentionArgs& args) {
          (static_cast<std::size_t>(args.value_head_dim) + 1) * sizeof(float);
 }
 
-// Lays the partial results of split keys out in `memory`: all LSEs, then all outputs.
+// Lays the partial results of split keys out in `memory`: all outputs, whose rows thus begin where
+// vectors of floats may, then all LSEs.
 inline void place_partials(AttentionArgs& args, float* memory) {
-  args.partial_lse = memory;
-  args.partial_out = memory + static_cast<long long>(args.splits) * args.partial_batch *
-                                  args.heads_q * args.partial_seq;
+  args.partial_out = memory;
+  args.partial_lse = memory + static_cast<long long>(args.splits) * args.partial_batch *
+                                  args.heads_q * args.partial_seq * args.value_head_dim;
 }
 
 using Launch = std::variant<CpuLaunch, GpuLaunch>;

@@ -62,40 +62,25 @@ HF_DEVICE int merge_column(int e) {
   return kMergePieces ? 4 * lane + e : lane + 32 * e;
 }
 
-// Partial results of one row, of every `step`-th split from `split` on.
-struct MergeRound {
-  static constexpr int kSplits = 8;
-  float lse[kSplits];
-  float x[kSplits][4];
-
-  HF_DEVICE void load(const AttentionArgs& args, long long rows, long long row, int first_column,
-                      int split, int step) {
-    const int columns = args.value_head_dim - first_column;
-    HF_UNROLL
-    for (int i = 0; i < kSplits; i++) {
-      const bool exists = split + i * step < args.splits;
-      const long long at = (exists ? split + i * step : 0) * rows + row;
-      const float* from = args.partial_out + at * args.value_head_dim + first_column;
-      lse[i] = exists ? args.partial_lse[at] : -kInfinity;
-      float4 piece = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if constexpr (kMergePieces) {
-        if (exists && merge_column(0) < columns) piece = *(const float4*)(from + merge_column(0));
-      } else {
-        if (exists && merge_column(0) < columns) piece.x = from[merge_column(0)];
-        if (exists && merge_column(1) < columns) piece.y = from[merge_column(1)];
-        if (exists && merge_column(2) < columns) piece.z = from[merge_column(2)];
-        if (exists && merge_column(3) < columns) piece.w = from[merge_column(3)];
-      }
-      x[i][0] = piece.x, x[i][1] = piece.y, x[i][2] = piece.z, x[i][3] = piece.w;
-    }
+// Four values of a lane in a row of `columns`; those outside are zeros.
+HF_DEVICE float4 merge_values(const float* row, int columns) {
+  float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if constexpr (kMergePieces) {
+    if (merge_column(0) < columns) x = *(const float4*)(row + merge_column(0));
+  } else {
+    if (merge_column(0) < columns) x.x = row[merge_column(0)];
+    if (merge_column(1) < columns) x.y = row[merge_column(1)];
+    if (merge_column(2) < columns) x.z = row[merge_column(2)];
+    if (merge_column(3) < columns) x.w = row[merge_column(3)];
   }
-};
+  return x;
+}
 
 }  // namespace hipflash
 
 // nv_merge_warps() warps share a row (batch, head, query) of q as it lies in memory: warp p of them
-// sums the splits p, p + warps, ..., and their sums are added in order. So the order depends on
-// nothing but the number of warps. Partial results that saw nothing (0, -inf) do not count; if all
+// sums the splits p, p + warps, ..., and their sums are added in order: one that depends on nothing
+// but the number of warps. Partial results that saw nothing (0, -inf) do not count; if all
 // are such, the result is (0, -inf). Packed rows that belong to no sequence are left alone.
 extern "C" __global__ void __launch_bounds__(hipflash::nv_merge_threads())
     attention_merge(const __grid_constant__ hipflash::AttentionArgs args) {
@@ -106,57 +91,75 @@ extern "C" __global__ void __launch_bounds__(hipflash::nv_merge_threads())
     const int warps = nv_merge_warps(args), warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     const int part = warp % warps;
     const long long rows = (long long)args.partial_batch * args.heads_q * args.partial_seq;
-    const long long number = (long long)blockIdx.x * (kWarps / warps) + warp / warps;
-    const long long row = min(number, rows - 1);
-    const int query = (int)(row % args.partial_seq);
-    const unsigned batch_head = (unsigned)(row / args.partial_seq);
-    const int head = (int)(batch_head % (unsigned)args.heads_q);
-    const int batch = (int)(batch_head / (unsigned)args.heads_q);
+    // Partial results of 2^32 rows fit no memory.
+    const unsigned number = blockIdx.x * (kWarps / warps) + warp / warps;
     bool exists = number < rows;
+    const unsigned row = exists ? number : 0;
+    const unsigned batch_head = row / (unsigned)args.partial_seq;
+    const int query = (int)(row - batch_head * args.partial_seq);
+    const int batch = (int)(batch_head / (unsigned)args.heads_q);
+    const int head = (int)(batch_head - batch * (unsigned)args.heads_q);
     if constexpr (Spec::ragged) {
       if (args.cu_seqlens_q) exists = exists && in_a_sequence(args, query);
     }
     wait_for_launch_before();
 
-    MergeRound round;
-    round.load(args, rows, row, 0, part, warps);
-    float largest = -kInfinity;
-    for (int s = lane; s < args.splits; s += 32)
-      largest = fmaxf(largest, args.partial_lse[s * rows + row]);
-    largest = warp_max(largest);
-    const float reference = largest == -kInfinity ? 0.0f : largest;
-    float sum = 0.0f;
-    for (int s = lane; s < args.splits; s += 32)
-      sum += exp2_fast((args.partial_lse[s * rows + row] - reference) * kLog2e);
-    sum = warp_sum(sum);
-    RowResult result = {inverse_sum(sum),
-                        sum == 0.0f ? -kInfinity : reference + log2_fast(sum) * kLn2};
-    if constexpr (Spec::sinks) {
-      if (args.sinks) result = join_sink(largest * kLog2e, sum, args.sinks[head]);
-    }
-
+    constexpr int kRound = 8;  // splits whose values a warp waits for at a time
+    const float* lses = args.partial_lse + row;
     const long long out =
         batch * args.out_stride.batch + head * args.out_stride.head + query * args.out_stride.seq;
+    float reference = 0.0f;
+    RowResult result = {0.0f, 0.0f};
     for (int first = 0; first < args.value_head_dim; first += kMergeColumns) {
-      if (first > 0) round.load(args, rows, row, first, part, warps);
-      float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      for (int s = part;;) {
+      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+      for (int split = part; split < args.splits || split == part; split += kRound * warps) {
+        float4 x[kRound];
+        float lse[kRound];
         HF_UNROLL
-        for (int i = 0; i < MergeRound::kSplits; i++) {
-          const float weight = exp2_fast((round.lse[i] - reference) * kLog2e) * result.factor;
-          HF_UNROLL
-          for (int e = 0; e < 4; e++) x[e] = fmaf(weight, round.x[i][e], x[e]);
+        for (int i = 0; i < kRound; i++) {
+          const int s = split + i * warps;
+          const bool counts = s < args.splits;
+          const long long at = (counts ? s : 0) * rows;
+          lse[i] = counts ? lses[at] : -kInfinity;
+          x[i] = merge_values(args.partial_out + (at + row) * args.value_head_dim + first,
+                              counts ? args.value_head_dim - first : 0);
         }
-        s += MergeRound::kSplits * warps;
-        if (s >= args.splits) break;
-        round.load(args, rows, row, first, s, warps);
+        if (first == 0 && split == part) {  // while these are under way
+          float largest = -kInfinity, total = 0.0f;
+#pragma unroll 1
+          for (int s = lane; s < args.splits; s += 32) largest = fmaxf(largest, lses[s * rows]);
+          largest = warp_max(largest);
+          reference = largest == -kInfinity ? 0.0f : largest;
+#pragma unroll 1
+          for (int s = lane; s < args.splits; s += 32)
+            total += exp2_fast((lses[s * rows] - reference) * kLog2e);
+          total = warp_sum(total);
+          result = {inverse_sum(total),
+                    total == 0.0f ? -kInfinity : reference + log2_fast(total) * kLn2};
+          if constexpr (Spec::sinks) {
+            if (args.sinks) result = join_sink(largest * kLog2e, total, args.sinks[head]);
+          }
+        }
+        HF_UNROLL
+        for (int i = 0; i < kRound; i++) {
+          const float weight = exp2_fast((lse[i] - reference) * kLog2e) * result.factor;
+          sum.x = fmaf(weight, x[i].x, sum.x);
+          sum.y = fmaf(weight, x[i].y, sum.y);
+          sum.z = fmaf(weight, x[i].z, sum.z);
+          sum.w = fmaf(weight, x[i].w, sum.w);
+        }
       }
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) sums[warp][merge_column(e)] = x[e];
+      sums[warp][merge_column(0)] = sum.x;
+      sums[warp][merge_column(1)] = sum.y;
+      sums[warp][merge_column(2)] = sum.z;
+      sums[warp][merge_column(3)] = sum.w;
       __syncthreads();
+#pragma unroll 1
       for (int column = 32 * part + lane; column < kMergeColumns; column += 32 * warps) {
-        float y = 0.0f;
-        for (int p = 0; p < warps; p++) y += sums[warp - part + p][column];
+        float y = sums[warp - part][column];
+#pragma unroll 1
+        for (int p = 1; p < warps; p++) y += sums[warp - part + p][column];
         if (exists && first + column < args.value_head_dim)
           store_output(args.out, out + first + column, y);
       }

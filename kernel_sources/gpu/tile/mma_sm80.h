@@ -73,24 +73,39 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
 
 // The same for rows that lie anywhere: row r is `distance(r)` elements from `from`.
 template <int Rows, int Columns, int Threads, class Distance>
-HF_DEVICE void load_rows(unsigned tile, const char* from, Distance&& distance, int first, int end,
+HF_DEVICE void load_rows(unsigned tile, const char* from, Distance&& distance, int begin, int end,
                          int columns) {
   using Tile = SharedTile<Columns>;
   if constexpr (!Spec::aligned) {
     for (int x = (int)threadIdx.x; x < Rows * Columns; x += Threads) {
       const int row = x / Columns, column = x % Columns;
       unsigned short element = 0;
-      if (row >= first && row < end && column < columns)
+      if (row >= begin && row < end && column < columns)
         element = *(const unsigned short*)(from + 2 * (distance(row) + column));
       store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
     }
   } else {
-#pragma unroll 4  // the addresses of all rounds at once would not fit the registers
-    for (int x = (int)threadIdx.x; x < Rows * Tile::kPieces; x += Threads) {
-      const int row = x / Tile::kPieces, piece = x % Tile::kPieces;
-      const int bytes = row >= first && row < end ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
-      copy_piece(tile + Tile::offset(row, piece),
-                 bytes ? from + 2 * distance(row) + piece * 16 : from, bytes);
+    // Places are read ahead of the copies that need them, as many as registers allow.
+    constexpr int kAll = Rows * Tile::kPieces, kAhead = Threads == 32 ? 8 : 4;
+    constexpr bool kWhole = kAll % (kAhead * Threads) == 0;
+#pragma unroll 1
+    for (int first = (int)threadIdx.x; first < kAll; first += kAhead * Threads) {
+      const char* at[kAhead];
+      int bytes[kAhead];
+      HF_UNROLL
+      for (int i = 0; i < kAhead; i++) {
+        const int x = first + i * Threads, piece = x % Tile::kPieces;
+        const int row = kWhole ? x / Tile::kPieces : min(x / Tile::kPieces, Rows - 1);
+        bytes[i] = row >= begin && row < end ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
+        const char* place = from + 2 * distance(row) + piece * 16;  // no branch around a read
+        at[i] = bytes[i] ? place : from;
+      }
+      HF_UNROLL
+      for (int i = 0; i < kAhead; i++) {
+        const int x = first + i * Threads;
+        if (kWhole || x < kAll)
+          copy_piece(tile + Tile::offset(x / Tile::kPieces, x % Tile::kPieces), at[i], bytes[i]);
+      }
     }
   }
 }

@@ -71,13 +71,14 @@ struct PagedKeys {
     for (int i = 0; i < kMine; i++) {
       const int key = step * kKeys + row_of(i);
       const bool exists = key >= first && key < end && row_of(i) < kKeys;
-      page[i] = exists ? page_at(args, (args.first_position + key) / args.page_size) : 0;
+      page[i] = exists ? page_at(args, page_of(args, args.first_position + key)) : 0;
     }
   }
   HF_DEVICE void publish(const AttentionArgs& args, int step) const {
     HF_UNROLL
     for (int i = 0; i < kMine; i++) {
-      const int at = args.first_position + step * kKeys + row_of(i), row = at % args.page_size;
+      const int at = args.first_position + step * kKeys + row_of(i),
+                row = at - page_of(args, at) * args.page_size;
       const long long k = page[i] * args.k_stride.batch + row * args.k_stride.seq,
                       v = page[i] * args.v_stride.batch + row * args.v_stride.seq;
       if (row_of(i) < kKeys) {
@@ -91,6 +92,11 @@ struct PagedKeys {
   HF_DEVICE long long value(int step, int row) const { return distance(entry(step, row) + 8); }
 
  private:
+  // Most page sizes are powers of two, which spare a division.
+  HF_DEVICE static int page_of(const AttentionArgs& args, int position) {
+    const int size = args.page_size;
+    return (size & (size - 1)) == 0 ? position >> (31 - __clz(size)) : position / size;
+  }
   HF_DEVICE static long long distance(unsigned at) {
     long long x;
     asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(at) : "memory");
