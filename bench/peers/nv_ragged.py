@@ -316,7 +316,8 @@ def decode(hf, copy, paged=False):
                 lengths = torch.full((b,), n, device='cuda', dtype=torch.int32)
                 kp, vp = (x.view(b * columns, page, hk, d) for x in (k, v))
                 compare(f'paged {page}: {b} {n} {hq}/{hk} {d}', {
-                    'hipflash': lambda: hf(q, kp, vp, out, table=table, lengths=lengths), 'dense': lambda: hf(q, k, v, out)}, moved, copy)
+                    'hipflash': lambda: hf(q, kp, vp, out, table=table, lengths=lengths), 'dense': lambda: hf(q, k, v, out),
+                    'lengths': lambda: hf(q, k, v, out, lengths=lengths)}, moved, copy)
             continue
         qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
         contenders = {'hipflash': lambda: hf(q, k, v, out)}

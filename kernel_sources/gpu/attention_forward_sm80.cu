@@ -228,10 +228,10 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
   }
 }
 
-// The work of a block. `args` are those of the launch, or of one sequence of a ragged one;
-// `sequence` is its number.
+// The work of a block. `args` are those of the launch, or of one sequence of a ragged one, whose
+// number is `sequence`.
 HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
-                      int sequence) {
+                      int sequence, int fault) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes,
                  v_tiles = k_tiles + kStages * kKBytes;
@@ -495,9 +495,14 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   }
   wait_copies<0>();
   barrier();
-  finish_work(launch, args, kept, [&](const AttentionArgs& of, const Work& done, int fault) {
-    store_result(of, done, warp, fault);
-  });
+  if constexpr (Spec::pack_heads) {  // few rows leave registers for what this needs
+    if (Spec::ragged && fault != kNoFault && launch.fault) *launch.fault = fault;
+    store_result(args, work, warp, fault);
+  } else {
+    finish_work(launch, args, kept, [&](const AttentionArgs& of, const Work& done, int found) {
+      store_result(of, done, warp, found);
+    });
+  }
 }
 
 }  // namespace hipflash
@@ -518,14 +523,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     if (fault == kOffsetsFault && args.fault) *args.fault = fault;
     work.batch = 0;
     if (work.row < (Spec::pack_heads ? one.seq_q * group : one.seq_q)) {
-      attend(args, one, work, sequence);
+      attend(args, one, work, sequence, fault);
     }
   } else if constexpr (Spec::pack_heads) {
-    attend(args, args, packed_work_of(args, kRows, blockIdx.x, chunks), 0);
+    attend(args, args, packed_work_of(args, kRows, blockIdx.x, chunks), 0, kNoFault);
   } else {
     const int tiles = ceil_div(args.seq_q, kRows);
     const int together =
         nv_heads_together(args, group, tiles, pieces_together(tiles, Spec::blocks_per_sm), 2);
-    attend(args, args, work_of<kRows>(args, blockIdx.x, together, chunks), 0);
+    attend(args, args, work_of<kRows>(args, blockIdx.x, together, chunks), 0, kNoFault);
   }
 }

@@ -164,7 +164,7 @@ HF_DEVICE RowResult result_of_row(float reference, float sum) {
 HF_DEVICE RowResult join_sink(float reference, float sum, float sink) {
   const float exponent = sink * kLog2e;
   const float larger = fmaxf(reference, exponent);
-  if (larger == -kInfinity) return result_of_row(reference, sum);
+  if (sum == 0.0f) return {0.0f, sink};  // nothing else: not rounded
   const float scale = exp2_fast(reference - larger);
   const float total = fmaf(sum, scale, exp2_fast(exponent - larger));
   return {scale * inverse_sum(total), log_sum_exp(larger, total)};

@@ -8,14 +8,14 @@ namespace hipflash {
 // that the keys of a sequence are read while they are in the L2; later tiles, which see more keys
 // under a causal mask, come first.
 template <int kRows, bool kPack>
-HF_DEVICE Work ragged_work_of(const AttentionArgs& args, int index, int chunks) {
-  const int group = args.heads_q / args.heads_kv;
+HF_DEVICE Work ragged_work_of(const AttentionArgs& args, unsigned index, int chunks) {
+  const int group = (unsigned)args.heads_q / (unsigned)args.heads_kv;
   const int heads = kPack ? args.heads_kv : args.heads_q, rows_per_query = kPack ? group : 1;
-  const int parts = chunks * (Spec::split_keys ? max(args.splits, 1) : 1);
-  const int part = index % parts;
-  index /= parts;
-  const int numbers = gridDim.x / (parts * heads);
-  const int h = index / numbers, number = numbers - 1 - index % numbers;
+  const unsigned parts = chunks * (Spec::split_keys ? max(args.splits, 1) : 1);
+  const unsigned number_head = index / parts, part = index - number_head * parts;
+  const unsigned numbers = gridDim.x / (parts * heads);
+  const int h = (int)(number_head / numbers);
+  const int number = (int)(numbers - 1 - (number_head - h * numbers));
   int tile;
   Work work;
   if (args.cu_seqlens_q) {
@@ -24,14 +24,14 @@ HF_DEVICE Work ragged_work_of(const AttentionArgs& args, int index, int chunks) 
     tile = packed.tile;
   } else {
     const int tiles = ceil_div(args.seq_q * rows_per_query, kRows);
-    work.batch = number / tiles;
-    tile = number % tiles;
+    work.batch = tiles == 1 ? number : (int)((unsigned)number / (unsigned)tiles);
+    tile = number - work.batch * tiles;
   }
   work.head = kPack ? h * group : h;
   work.kv_head = kPack ? h : h / group;
   work.row = tile * kRows;
-  work.chunk = part % chunks;
-  work.split = part / chunks;
+  work.chunk = (int)(part % chunks);
+  work.split = (int)(part / chunks);
   return work;
 }
 
