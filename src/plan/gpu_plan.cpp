@@ -277,6 +277,7 @@ const Family kNvF32{
 const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
                      true};
 
+constexpr int kShortSequence = 512;  // queries
 // Shared memory that each block of a multiprocessor takes beside its own.
 constexpr int kBlockOverhead = 1024;
 // Of how full blocks with few rows should fill a device: they wait for memory, which idle
@@ -326,9 +327,15 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
   // So do the places of rows in pages.
   const bool modified =
       builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) || few_long_rows;
-  return builder.choose(kSm80,
-                        sm80_default(dim, value_dim, modified, builder.facts.window_left, shared),
-                        [&] { return sm80_tiles(dim, value_dim, shared, false); });
+  Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
+  // Of short packed sequences high tiles would waste many rows.
+  const int widest = std::max(dim, value_dim);
+  if (problem.ragged.packed_q && !modified && widest > 64 && widest <= 128 &&
+      args.seq_q <= kShortSequence) {
+    standard.row_tiles = 1;
+    standard.blocks_per_sm = 3;
+  }
+  return builder.choose(kSm80, standard, [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
 KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts& device,

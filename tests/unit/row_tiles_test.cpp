@@ -1,4 +1,4 @@
-// How the AMD families turn rows into blocks and split keys.
+// How GPU families turn rows into blocks and split keys.
 #include "plan/row_tiles.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(RowTiles, InvariantSplitsLieAtFixedPositions) {
 }
 
 TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
-  for (const char* arch : {"gfx942", "gfx1100", "gfx906"}) {
+  for (const char* arch : {"gfx942", "gfx1100", "gfx906", "sm_90a", "sm_80"}) {
     for (const std::int64_t queries : {1, 300}) {
       Problem alone = decoding(1, 32, 8, queries, 500);
       alone.batch_invariant = true;
@@ -116,8 +116,32 @@ TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
   }
 }
 
-TEST(RowTiles, DecodingPacksAndSplitsOnAmd) {
-  for (const char* arch : {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx906", "gfx1030"}) {
+TEST(RowTiles, ABatchInvariantCallHasTheSameTileWithPages) {
+  for (const char* arch : {"gfx942", "gfx1100", "gfx906", "sm_90a", "sm_80"}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      for (const std::int64_t dim : {64, 128, 256}) {
+        for (const std::int64_t queries : {1, 300}) {
+          Problem dense = decoding(3, 32, 8, queries, 500);
+          dense.dtype = dtype;
+          dense.head_dim = dense.value_head_dim = dim;
+          dense.batch_invariant = true;
+          dense.features.kv_cache = dense.ragged.lengths = true;
+          Problem paged = dense;
+          paged.features.paged_kv = true;
+          paged.ragged.page_size = 20;
+          paged.ragged.pages = 100;
+          EXPECT_EQ(plan_gpu(dense, device(arch, 100)).config,
+                    plan_gpu(paged, device(arch, 100)).config)
+              << arch << " d" << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(RowTiles, DecodingPacksAndSplits) {
+  for (const char* arch :
+       {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx906", "gfx1030", "sm_90a", "sm_80"}) {
     const KernelPlan plan = plan_gpu(decoding(1, 32, 8, 1, 16384), device(arch, 100));
     EXPECT_TRUE(packed(plan)) << arch;
     EXPECT_GT(plan.args.splits, 1) << arch;
