@@ -161,6 +161,11 @@ std::vector<Document> Store::read_relatives(const Fingerprint& device) const {
     const std::string name = at->path().filename().string();
     if (name.starts_with(start) && name.ends_with(".json")) paths.push_back(at->path());
   }
+  // No results yet is a normal day.
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
+    warn_once(folder_, error.message());
+  }
   std::sort(paths.begin(), paths.end());  // the same order, and so the same choices, everywhere
   for (const fs::path& path : paths) {
     Document document;

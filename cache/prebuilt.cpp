@@ -1,6 +1,7 @@
 #include "cache/prebuilt.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -44,6 +45,7 @@ void Prebuilt::add(const fs::path& path, bool installed, const PackTrust& trust)
   if (std::string reason = untrusted_reason(status); !reason.empty()) {
     return refuse(path, std::move(reason));
   }
+  if (access(path.c_str(), R_OK | X_OK) != 0) return refuse(path, io::error_text(errno));
   if (installed || trust.keys.empty()) {
     sources_.push_back({path, nullptr});
   } else if (!files_in(path, kEntrySuffix).empty()) {

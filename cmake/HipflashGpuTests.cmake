@@ -17,8 +17,8 @@ function(hipflash_gpu_test name)
     ${name}
     TEST_PREFIX "gpu."
     DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS gpu TIMEOUT 600)
+    DISCOVERY_TIMEOUT 300
+    PROPERTIES LABELS gpu TIMEOUT 1800)
 endfunction()
 
 set(cdna "${PROJECT_SOURCE_DIR}/tests/gpu/cdna")

@@ -52,8 +52,8 @@ function(hipflash_test_suite folder)
     TEST_PREFIX "${folder}."
     WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
     DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT "${HIPFLASH_TEST_ENVIRONMENT}"
+    DISCOVERY_TIMEOUT 300
+    PROPERTIES LABELS ${folder} TIMEOUT 1800 ENVIRONMENT "${HIPFLASH_TEST_ENVIRONMENT}"
                ENVIRONMENT_MODIFICATION "${HIPFLASH_TEST_TUNING}")
   include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
 endfunction()
@@ -77,7 +77,7 @@ foreach(source ${HIPFLASH_EXAMPLES})
     add_dependencies(example_${name} hipflash-compile)
   endif()
   add_test(NAME example.${name} COMMAND example_${name})
-  set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 120 SKIP_RETURN_CODE 77 ENVIRONMENT
+  set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
                                                   "${HIPFLASH_TEST_ENVIRONMENT}")
 endforeach()
 

@@ -112,6 +112,20 @@ TEST(Prebuilt, FoldersAndFilesOfOthersAreRefused) {
       [&] { EXPECT_FALSE(Prebuilt(folders({folder.path()})).find(made_by("shipped").inputs)); });
 }
 
+TEST(Prebuilt, AFolderThatMayNotBeReadIsTold) {
+  const TempFolder folder;
+  const std::filesystem::path sealed = folder / "sealed";
+  std::filesystem::create_directory(sealed);
+  ASSERT_EQ(chmod(sealed.c_str(), 0), 0);
+  EXPECT_TRUE(testing::as_ordinary_user(folder.path(), [&] {
+    std::string words;
+    testing::log_lines([&] { EXPECT_EQ(Prebuilt(folders({sealed})).refused().size(), 1u); },
+                       &words);
+    return words.find("Permission denied") != std::string::npos;
+  }));
+  ASSERT_EQ(chmod(sealed.c_str(), 0700), 0);  // or it could not be removed
+}
+
 TEST(Prebuilt, LinkedFilesServe) {
   const TempFolder files;
   const TempFolder folder;
