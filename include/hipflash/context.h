@@ -41,7 +41,8 @@ struct ContextOptions {
   /// (as accurate, slower) and the compile goes on in the background; once it is done,
   /// Context::plan and attention_forward take the specialized one. A Plan that is held stays what
   /// it is. If the compile fails, that is logged as an error and the general kernel serves on.
-  /// Families without a general kernel, those of GPUs, wait.
+  /// On a GPU a general kernel is for one type, its head dimensions, aligned or unaligned rows, and
+  /// dense or paged keys; `hipflash pack create --general` makes it. Batch-invariant calls wait.
   WhileCompiling while_compiling = WhileCompiling::wait;
 };
 

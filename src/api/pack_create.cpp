@@ -66,6 +66,8 @@ class WishList {
     for (jit::Spec& spec : api::specs_for(problem, arch, compute_units, tuned)) {
       add(std::move(spec));
     }
+    if (!options_.general || !api::is_gpu(arch)) return;
+    for (jit::Spec& spec : api::general_gpu_specs(problem, arch)) add(std::move(spec));
   }
 
   // A pack is made for all cards of an architecture, whatever this machine is.

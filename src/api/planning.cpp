@@ -152,6 +152,19 @@ std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch
   return specs;
 }
 
+std::vector<jit::Spec> general_gpu_specs(const Problem& problem, const std::string& arch) {
+  std::vector<jit::Spec> specs;
+  if (!plan::general_may_serve(problem)) return specs;
+  Problem one = problem;
+  for (const bool paged : {false, true}) {
+    one.features.paged_kv = paged;
+    specs.push_back(plan::plan_gpu(one, plan::facts_of_architecture(arch), nullptr,  //
+                                   plan::Kernel::general)
+                        .spec);
+  }
+  return specs;
+}
+
 std::string pack_command(const Problem& problem, const jit::Spec& spec, int compute_units) {
   const std::string arch = spec.arch.substr(0, spec.arch.find(':'));
   jit::Spec plain = spec;

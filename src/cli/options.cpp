@@ -232,7 +232,8 @@ void add_pack(CLI::App& app, PackOptions* o) {
   output(create);
   add_kernels(create, &o->kernels);
   create->add_flag("--general,--baseline", o->kernels.baseline,
-                   "The general kernels of CPU architectures, which serve any problem of a type");
+                   "Also general kernels: CPUs: any problem of a type; GPUs: any features at these "
+                   "types and head dimensions");
   workload(create, "The kernels of a workload that HIPFLASH_RECORD wrote");
   create->add_option("--problem", o->problem, "The kernels of one problem, as JSON")
       ->type_name("JSON");

@@ -1,5 +1,6 @@
 #include "hipflash/pack.h"
 
+#include <algorithm>
 #include <map>
 
 #include "api/problem_json.h"
@@ -63,8 +64,10 @@ int create(const PackOptions& o) {
   options.general = o.kernels.baseline;
   options.from_cache = o.from_cache;
   // With nothing else to go by, the usual kernels are made, as by `compile`.
+  const bool general_of_cpu =
+      o.kernels.baseline && std::none_of(options.archs.begin(), options.archs.end(), api::is_gpu);
   const bool nothing_else =
-      o.workload.empty() && o.problem.empty() && !o.from_cache && !o.kernels.baseline;
+      o.workload.empty() && o.problem.empty() && !o.from_cache && !general_of_cpu;
   if (o.kernels_named || nothing_else) {
     const std::string arch = options.archs.size() == 1 ? options.archs.front() : "";
     for (const DType dtype : dtypes_of(o.kernels, arch)) {

@@ -35,6 +35,15 @@ unsigned grid_size(long long blocks) {
   return static_cast<unsigned>(blocks);
 }
 
+// What is planned for.
+struct Target {
+  const DeviceFacts& device;
+  const TileSource* tuned;
+  Kernel kernel;
+
+  bool general() const { return kernel == Kernel::general; }
+};
+
 // What a family says of one tile config.
 struct Config {
   TileNumbers numbers;
@@ -78,11 +87,13 @@ struct Merge {
 // The steps that all families share, from the facts of a Problem to the finished plan.
 class Builder {
  public:
-  Builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned)
+  Builder(const Problem& problem, const Target& target)
       : bounds_(mask_bounds(problem)),
-        device_(device),
-        tuned_(problem.batch_invariant ? nullptr : tuned),  // whatever the batch, one kernel
-        facts(facts_of(problem, bounds_)) {
+        device_(target.device),
+        // Whatever the batch, or the problem, one kernel.
+        tuned_(problem.batch_invariant || target.general() ? nullptr : target.tuned),
+        general_(target.general()),
+        facts(general_ ? general_facts(problem) : facts_of(problem, bounds_)) {
     plan_.args = arguments_of(problem, bounds_);
   }
 
@@ -117,7 +128,7 @@ class Builder {
 
   KernelPlan finish(const Family& family, const Config& config, const GpuLaunch& launch,
                     const std::string& why) {
-    facts.split_keys = plan_.args.splits > 1 || plan_.args.keys_per_split > 0;
+    facts.split_keys = general_ || plan_.args.splits > 1 || plan_.args.keys_per_split > 0;
     plan_.spec.compiler = family.compiler;
     plan_.spec.family = family.file;
     plan_.spec.arch = device_.arch;
@@ -126,8 +137,10 @@ class Builder {
     plan_.spec.label = describe(facts);
     plan_.config =
         fmt::format("{} compute_units={}", to_text(config.numbers), device_.compute_units);
-    plan_.reason = reason_of(
-        plan_.tile, (plan_.tile.is_default ? "built-in default of " : "tuned config of ") + why);
+    plan_.reason = general_ ? "general kernel of " + why
+                            : reason_of(plan_.tile, (plan_.tile.is_default ? "built-in default of "
+                                                                           : "tuned config of ") +
+                                                        why);
     plan_.work_items = launch.pieces ? launch.pieces : launch.forward.blocks;
     plan_.workspace_bytes = launch.partial_bytes;
     plan_.launch = launch;
@@ -138,6 +151,7 @@ class Builder {
   MaskBounds bounds_;
   const DeviceFacts& device_;
   const TileSource* tuned_;
+  const bool general_;
   KernelPlan plan_;
 
  public:
@@ -189,19 +203,18 @@ long long slots_of(const DeviceFacts& device, int blocks_of_unit) {
 const Family kCdna{"gpu/attention_forward.hip", jit::CompilerKind::hiprtc,
                    options_of(cdna::kOptions)};
 
-KernelPlan plan_cdna(const Problem& problem, const DeviceFacts& device, cdna::Card card,
-                     const TileSource* tuned) {
-  Builder builder(problem, device, tuned);
+KernelPlan plan_cdna(const Problem& problem, const Target& target, cdna::Card card) {
+  const DeviceFacts& device = target.device;
+  Builder builder(problem, target);
   builder.facts.aligned = problem.aligned && rows_within(problem, cdna::stride_allows_vectors);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
   const bool plain = builder.facts.aligned && !builder.modified() && !takes_page_tiles(problem);
-  cdna::Tile tile =
-      cdna::default_tile(card, bytes, dim, value_dim, plain, problem.features.ragged());
-  const bool pack_heads = packs_heads(problem, cdna::queries(tile));
+  cdna::Tile tile = cdna::default_tile(card, bytes, dim, value_dim, plain, builder.facts.ragged);
+  const bool pack_heads = !target.general() && packs_heads(problem, cdna::queries(tile));
   const long long rows = pack_heads ? packed_rows(builder.args()) : queries_of_choice(problem);
-  const bool few =
-      rows > 0 && rows <= cdna::kFewRows && cdna::has_few_rows_tile(bytes, dim, value_dim);
+  const bool few = !target.general() && rows > 0 && rows <= cdna::kFewRows &&
+                   cdna::has_few_rows_tile(bytes, dim, value_dim);
   if (few) {
     tile = cdna::few_rows_tile(card, bytes, dim, value_dim,
                                builder.modified() || !builder.facts.aligned);
@@ -225,9 +238,9 @@ const Family kDot{"gpu/attention_forward_dot.hip", jit::CompilerKind::hiprtc,
 // Small blocks of packed heads that a unit of an RDNA card holds at a time.
 constexpr int kPackedBlocksOfUnit = 4;
 
-KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int generation,
-                     const TileSource* tuned) {
-  Builder builder(problem, device, tuned);
+KernelPlan plan_wmma(const Problem& problem, const Target& target, int generation) {
+  const DeviceFacts& device = target.device;
+  Builder builder(problem, target);
   builder.facts.aligned = problem.aligned && rows_within(problem, [](long long stride) {
                             return stride >= 0 && stride <= rdna::kLargestAlignedStride;
                           });
@@ -238,8 +251,8 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
     return rdna::wmma_default(generation, args.head_dim, args.value_head_dim, most, modified,
                               takes_page_tiles(problem));
   };
-  rdna::WmmaTile tile = tile_for(queries_of_choice(problem));
-  const bool pack_heads = packs_heads(problem, rdna::wmma_queries(tile));
+  rdna::WmmaTile tile = tile_for(target.general() ? 0 : queries_of_choice(problem));
+  const bool pack_heads = !target.general() && packs_heads(problem, rdna::wmma_queries(tile));
   if (pack_heads) tile = tile_for(packed_rows(args));
   tile = builder.choose(
       kWmma, tile, [&] { return wmma_tiles(generation, args.head_dim, args.value_head_dim); },
@@ -251,12 +264,13 @@ KernelPlan plan_wmma(const Problem& problem, const DeviceFacts& device, int gene
       "WMMA for " + device.arch);
 }
 
-KernelPlan plan_dot(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  Builder builder(problem, device, tuned);
+KernelPlan plan_dot(const Problem& problem, const Target& target) {
+  const DeviceFacts& device = target.device;
+  Builder builder(problem, target);
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int bytes = builder.element_bytes();
   rdna::DotTile tile = rdna::dot_default(bytes, dim, value_dim);
-  const bool pack_heads = packs_heads(problem, rdna::dot_queries(tile));
+  const bool pack_heads = !target.general() && packs_heads(problem, rdna::dot_queries(tile));
   if (pack_heads && packed_rows(builder.args()) <= 16) tile.threads = 64;
   tile = builder.choose(
       kDot, tile, [&] { return dot_tiles(bytes, dim, value_dim); }, variant_of(pack_heads));
@@ -297,24 +311,25 @@ int paged_bytes(const Builder& builder, const Tile& tile) {
 
 // These families fold a positive scale into the exponential. Any other takes the path of modified
 // scores, which a softcap of 0 asks for without changing a score.
-Builder nv_builder(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  Builder builder(problem, device, tuned);
+Builder nv_builder(const Problem& problem, const Target& target) {
+  Builder builder(problem, target);
   if (!(builder.args().scale > 0.0f)) builder.facts.softcap = true;
   return builder;
 }
 
 // Rows of (query, head of the group) that one narrow block of the mma.sync family holds: few
 // queries share the reading of K and V, and split keys keep the device busy.
-bool few_rows(const Problem& problem, const AttentionArgs& args) {
-  return queries_of_choice(problem) > 0 && packed_rows(args) <= 32 && args.head_dim <= 128 &&
-         args.value_head_dim <= 128;
+bool few_rows(const Problem& problem, const Target& target, const AttentionArgs& args) {
+  return !target.general() && queries_of_choice(problem) > 0 && packed_rows(args) <= 32 &&
+         args.head_dim <= 128 && args.value_head_dim <= 128;
 }
 
-Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& device) {
+Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& target) {
+  const DeviceFacts& device = target.device;
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
-  if (few_rows(problem, args)) {
+  if (few_rows(problem, target, args)) {
     const int waves = packed_rows(args) > 16 ? 2 : 1;
     return builder.choose(
         kSm80, Sm80Tile{32, waves, 1, 3, 4, false, true},
@@ -338,10 +353,11 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const DeviceFacts& 
   return builder.choose(kSm80, standard, [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
-KernelPlan plan_sm80(const Problem& problem, Builder builder, const DeviceFacts& device,
+KernelPlan plan_sm80(const Problem& problem, Builder builder, const Target& target,
                      const std::string& why) {
+  const DeviceFacts& device = target.device;
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
-  const Sm80Tile tile = sm80_tile(problem, builder, device);
+  const Sm80Tile tile = sm80_tile(problem, builder, target);
   const int bytes = sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile);
   const int fitting = static_cast<int>((device.shared_bytes + kBlockOverhead) /
                                        static_cast<std::size_t>(bytes + kBlockOverhead));
@@ -400,35 +416,45 @@ KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
   return builder.finish(kSm90, config, launch, "wgmma for " + device.arch);
 }
 
-KernelPlan plan_nvidia(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
-  Builder builder = nv_builder(problem, device, tuned);
+KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
+  const DeviceFacts& device = target.device;
+  Builder builder = nv_builder(problem, target);
   if (problem.dtype == DType::f32) return plan_nvf32(problem, std::move(builder), device);
   const std::string sm80 = "mma.sync for " + device.arch;
-  if (device.arch != "sm_90a") return plan_sm80(problem, std::move(builder), device, sm80);
-  if (few_rows(problem, builder.args())) {
-    return plan_sm80(problem, std::move(builder), device, sm80 + " (few queries)");
+  if (device.arch != "sm_90a" || target.general()) {
+    return plan_sm80(problem, std::move(builder), target, sm80);
+  }
+  if (few_rows(problem, target, builder.args())) {
+    return plan_sm80(problem, std::move(builder), target, sm80 + " (few queries)");
   }
   if (wgmma_takes(problem, builder.args())) return plan_sm90(std::move(builder), device);
-  return plan_sm80(problem, std::move(builder), device,
+  return plan_sm80(problem, std::move(builder), target,
                    sm80 + " (wgmma does not take these strides or features)");
 }
 
-KernelPlan plan_general(const Problem& problem, const DeviceFacts& device,
-                        const TileSource* tuned) {
-  if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, device, tuned);
+KernelPlan plan_family(const Problem& problem, const Target& target) {
+  const DeviceFacts& device = target.device;
+  if (device.kind == platform::Kind::cuda) return plan_nvidia(problem, target);
   const cdna::Card card = cdna::card_of(device.arch.c_str());
-  if (card != cdna::Card::none) return plan_cdna(problem, device, card, tuned);
+  if (card != cdna::Card::none) return plan_cdna(problem, target, card);
   const int generation = rdna::wmma_generation(device.arch.c_str());
-  if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, device, tuned);
-  return plan_wmma(problem, device, generation, tuned);
+  if (generation == 0 || problem.dtype == DType::f32) return plan_dot(problem, target);
+  return plan_wmma(problem, target, generation);
 }
 
 }  // namespace
 
-KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned) {
+bool general_may_serve(const Problem& problem) noexcept {
+  return !problem.batch_invariant;
+}
+
+KernelPlan plan_gpu(const Problem& problem, const DeviceFacts& device, const TileSource* tuned,
+                    Kernel kernel) {
+  const Target target{device, tuned, kernel};
+  if (kernel == Kernel::general) return plan_family(problem, target);
   std::string not_tiny;
   if (auto tiny = plan_tiny(problem, device, not_tiny)) return *std::move(tiny);
-  KernelPlan plan = plan_general(problem, device, tuned);
+  KernelPlan plan = plan_family(problem, target);
   if (!not_tiny.empty()) plan.reason += "; " + not_tiny;
   return plan;
 }

@@ -46,6 +46,15 @@ KernelFacts general_facts(ElementType element) noexcept {
   return facts;
 }
 
+KernelFacts general_facts(const Problem& problem) noexcept {
+  KernelFacts facts = general_facts(static_cast<ElementType>(problem.dtype));
+  facts.head_dim = static_cast<int>(problem.head_dim);
+  facts.value_head_dim = static_cast<int>(problem.value_head_dim);
+  facts.paged = problem.features.paged_kv;
+  facts.aligned = problem.aligned;
+  return facts;
+}
+
 std::string spec_members(const KernelFacts& facts,
                          const std::vector<std::pair<std::string, int>>& tile) {
   std::string text = fmt::format("  static constexpr ElementType element = ElementType::{};\n",
@@ -76,6 +85,15 @@ std::string spec_members(const KernelFacts& facts,
 
 std::string describe(const KernelFacts& facts) {
   std::string text = element_name(facts.element);
+  const bool general = facts.softcap && facts.alibi && facts.bias && facts.mask && facts.sinks &&
+                       facts.ragged && facts.split_keys;
+  if (general && facts.head_dim != 0) {
+    text += facts.head_dim == facts.value_head_dim
+                ? fmt::format(" d{} general", facts.head_dim)
+                : fmt::format(" d{}/{} general", facts.head_dim, facts.value_head_dim);
+    if (facts.paged) text += " paged";
+    return facts.aligned ? text : text + " unaligned";
+  }
   if (facts.head_dim == 0) {
     text += " any head dimension";
   } else if (facts.head_dim == facts.value_head_dim) {

@@ -29,6 +29,10 @@ KernelFacts facts_of(const Problem& problem, const MaskBounds& bounds) noexcept;
 // The facts of a family's general config, which serves any Problem of this element type.
 KernelFacts general_facts(ElementType element) noexcept;
 
+// The same for GPUs, where head dimensions, alignment and pages shape a kernel too much to be left
+// open: those are the Problem's.
+KernelFacts general_facts(const Problem& problem) noexcept;
+
 // The members of `struct Spec`, one per line: the facts, then the tile config's numbers.
 std::string spec_members(const KernelFacts& facts,
                          const std::vector<std::pair<std::string, int>>& tile);
