@@ -48,8 +48,8 @@ CpuIsa isa_of(const std::string& arch);
 std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch, int compute_units,
                                  const plan::TileSource* tuned = nullptr);
 
-// The general kernels of a GPU architecture that may serve problems like this one: for keys that lie
-// as they are and for keys in pages.
+// The general kernels of a GPU architecture that may serve problems like this one: for keys that
+// lie as they are and for keys in pages.
 std::vector<jit::Spec> general_gpu_specs(const Problem& problem, const std::string& arch);
 
 // The command that makes a pack with the kernel `spec` of this problem, ready for a shell.
