@@ -8,6 +8,7 @@
 
 #include "api/context_impl.h"
 #include "autotune/search_space.h"
+#include "autotune/sequences.h"
 #include "core/fail.h"
 #include "plan/gpu_plan.h"
 #include "platform/cpu/cpu_device.h"
@@ -56,14 +57,16 @@ class Measurer::Impl {
     memory_.reset();
     problem_ = problem;
     if (!make_measurable(problem_)) {
-      fail(ErrorCode::NotSupported, "tuning: problems of ragged sequences are not measured");
+      fail(ErrorCode::NotSupported, "tuning: this problem is not measured");
     }
     const Problem& p = problem_;
+    const std::int64_t blocks = p.features.paged_kv ? p.ragged.pages : p.batch;  // of K and V
     q_ = random_tensor(p.dtype, p.batch * p.q.batch, 1);
-    k_ = random_tensor(p.dtype, p.batch * p.k.batch, 2);
-    v_ = random_tensor(p.dtype, p.batch * p.v.batch, 3);
+    k_ = random_tensor(p.dtype, blocks * p.k.batch, 2);
+    v_ = random_tensor(p.dtype, blocks * p.v.batch, 3);
     out_.assign(static_cast<std::size_t>(p.batch * p.out.batch) * size_of(p.dtype),
                 std::byte{0xff});
+    sequences_ = std::make_unique<SequenceTables>(p);
     lse_.assign(p.features.lse ? static_cast<std::size_t>(p.batch * p.heads_q * p.seq_q) : 0, 0);
     bias_ = random_tensor(p.bias_dtype, p.features.bias ? p.seq_q * p.seq_k : 0, 4);
     mask_.assign(p.features.mask ? static_cast<std::size_t>(p.seq_q * p.seq_k) : 0, std::byte{1});
@@ -81,6 +84,20 @@ class Measurer::Impl {
     if (p.features.alibi) host_.alibi = slopes_.data();
     if (p.features.sinks) host_.sinks = slopes_.data();
 
+    SequenceTables& tables = *sequences_;
+    const auto data_of = [](auto& table) { return table.empty() ? nullptr : table.data(); };
+    if (p.ragged.offsets_are_64bit) {
+      host_.cu_seqlens_q = data_of(tables.long_offsets_q);
+      host_.cu_seqlens_k = data_of(tables.long_offsets_k);
+    } else {
+      host_.cu_seqlens_q = data_of(tables.offsets_q);
+      host_.cu_seqlens_k = data_of(tables.offsets_k);
+    }
+    host_.kv_lengths = data_of(tables.lengths);
+    host_.kv_batch_index = data_of(tables.slots);
+    host_.kv_left_padding = data_of(tables.padding);
+    host_.block_table = data_of(tables.pages);
+
     memory_ = platform::make_device_memory(id_);
     const auto there = [&](const void* data, std::size_t bytes) {
       return data ? memory_->upload(const_cast<void*>(data), bytes) : nullptr;
@@ -95,6 +112,17 @@ class Measurer::Impl {
     a.mask = static_cast<const unsigned char*>(there(host_.mask, mask_.size()));
     a.alibi = static_cast<const float*>(there(host_.alibi, slopes_.size() * sizeof(float)));
     a.sinks = static_cast<const float*>(there(host_.sinks, slopes_.size() * sizeof(float)));
+    const std::size_t offset_bytes =
+        static_cast<std::size_t>(p.batch + 1) * (p.ragged.offsets_are_64bit ? 8 : 4);
+    const auto numbers = [&](const std::int32_t* data, std::size_t count) {
+      return static_cast<const int*>(there(data, count * sizeof(std::int32_t)));
+    };
+    a.cu_seqlens_q = there(host_.cu_seqlens_q, offset_bytes);
+    a.cu_seqlens_k = there(host_.cu_seqlens_k, offset_bytes);
+    a.kv_lengths = numbers(host_.kv_lengths, tables.lengths.size());
+    a.kv_batch_index = numbers(host_.kv_batch_index, tables.slots.size());
+    a.kv_left_padding = numbers(host_.kv_left_padding, tables.padding.size());
+    a.block_table = numbers(host_.block_table, tables.pages.size());
 
     options_.most_queries = kChecked;
     reference_ = verify::attention_f64(p, host_, options_);
@@ -118,6 +146,12 @@ class Measurer::Impl {
     config.args.mask = tensors_.mask;
     config.args.alibi = tensors_.alibi;
     config.args.sinks = tensors_.sinks;
+    config.args.cu_seqlens_q = tensors_.cu_seqlens_q;
+    config.args.cu_seqlens_k = tensors_.cu_seqlens_k;
+    config.args.kv_lengths = tensors_.kv_lengths;
+    config.args.kv_batch_index = tensors_.kv_batch_index;
+    config.args.kv_left_padding = tensors_.kv_left_padding;
+    config.args.block_table = tensors_.block_table;
 
     poison();
     config.runner->run(config.args, {});
@@ -190,6 +224,7 @@ class Measurer::Impl {
   Problem problem_;
   Bytes q_, k_, v_, out_, bias_, mask_;
   std::vector<float> lse_, slopes_;
+  std::unique_ptr<SequenceTables> sequences_;
   TensorPointers host_;
   AttentionArgs tensors_ = {};
   std::unique_ptr<platform::DeviceMemory> memory_;

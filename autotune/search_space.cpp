@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autotune/sequences.h"
 #include "core/format.h"
 
 namespace hipflash::autotune {
@@ -28,11 +29,14 @@ double distance(const plan::TileNumbers& a, const plan::TileNumbers& b) {
   return apart;
 }
 
+enum class Layout { dense, packed, paged };
+
 struct Shape {
   DType dtype;
   int head_dim;
   bool causal;
   int batch, heads_q, heads_kv, seq_q, seq_k;
+  Layout layout = Layout::dense;
 };
 
 Problem problem_of(const Shape& shape) {
@@ -46,6 +50,13 @@ Problem problem_of(const Shape& shape) {
   p.head_dim = p.value_head_dim = shape.head_dim;
   p.causal = shape.causal;
   p.set_dense_bshd();
+  if (shape.layout == Layout::packed) {
+    p.features.varlen = p.ragged.packed_q = p.ragged.packed_k = true;
+  } else if (shape.layout == Layout::paged) {
+    p.features.paged_kv = p.features.kv_cache = p.ragged.lengths = true;
+    p.ragged.page_size = 16;
+  }
+  if (p.features.ragged()) lay_out_sequences(p);
   return p;
 }
 
@@ -62,6 +73,7 @@ std::vector<Shape> cpu_shapes(bool full) {
     }
   }
   shapes.push_back({DType::f32, 32, false, 8, 12, 12, 128, 128});
+  shapes.push_back({DType::f32, 128, true, 2, 4, 4, 512, 512, Layout::packed});
   if (!full) return shapes;
   for (const int seq : {128, 512, 2048, 8192}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -73,6 +85,8 @@ std::vector<Shape> cpu_shapes(bool full) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     shapes.push_back({dtype, 128, true, 1, 32, 8, 1, 4096});
     shapes.push_back({dtype, 64, true, 1, 32, 8, 1, 4096});
+    shapes.push_back({dtype, 128, true, 4, 32, 8, 1, 2048, Layout::paged});
+    shapes.push_back({dtype, 128, true, 1, 8, 2, 512, 4096, Layout::paged});
   }
   return shapes;
 }
@@ -99,6 +113,13 @@ std::vector<Shape> gpu_shapes(bool full) {
     for (const int dim : {128, 64}) {
       shapes.push_back({DType::bf16, dim, true, 8, 32, 8, 1, keys});
     }
+  }
+  // As a server's steps: prompts packed one after another, and single queries and prompts over
+  // pages.
+  for (const int dim : {128, 64}) {
+    shapes.push_back({DType::bf16, dim, true, 8, 32, 8, 1024, 1024, Layout::packed});
+    shapes.push_back({DType::bf16, dim, true, 16, 32, 8, 1, 4096, Layout::paged});
+    shapes.push_back({DType::bf16, dim, true, 4, 32, 8, 512, 4096, Layout::paged});
   }
   if (!full) return shapes;
   for (const int seq : {1024, 4096}) {
@@ -198,13 +219,17 @@ std::vector<Problem> held_out_problems(platform::Kind kind) {
 
 bool make_measurable(Problem& problem) {
   const Features& has = problem.features;
-  if (has.ragged() || has.dropout || has.user_functions || problem.seq_q <= 0 ||
+  if (has.dropout || has.user_functions || problem.batch_invariant || problem.seq_q <= 0 ||
       problem.seq_k <= 0 || problem.batch <= 0 || problem.heads_q <= 0) {
     return false;
   }
-  const bool aligned = problem.aligned;
-  problem.set_dense_bshd();
-  problem.aligned = problem.aligned && aligned;
+  if (has.ragged()) {
+    lay_out_sequences(problem);
+  } else {
+    const bool aligned = problem.aligned;
+    problem.set_dense_bshd();
+    problem.aligned = problem.aligned && aligned;
+  }
   problem.bias = has.bias ? ScoreStrides{0, 0, problem.seq_k, 1} : ScoreStrides{};
   problem.mask = has.mask ? ScoreStrides{0, 0, problem.seq_k, 1} : ScoreStrides{};
   problem.alibi_batch_stride = 0;

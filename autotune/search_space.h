@@ -41,8 +41,8 @@ std::vector<Problem> common_problems(platform::Kind kind, bool full);
 // Sizes between those of common_problems(), for checking what was learned.
 std::vector<Problem> held_out_problems(platform::Kind kind);
 
-// A problem as the tuner measures it: dense tensors of the same sizes and features. False for what
-// it does not measure (ragged, dropout).
+// A problem as the tuner measures it: tensors of the same sizes and features, without gaps. False
+// for what it does not measure: dropout, and batch-invariant calls, which do not look at tuning.
 bool make_measurable(Problem& problem);
 
 }  // namespace hipflash::autotune

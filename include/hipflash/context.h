@@ -40,9 +40,8 @@ struct ContextOptions {
   /// With `general`, a call whose specialized kernel must be compiled is served by the general one
   /// (as accurate, slower) and the compile goes on in the background; once it is done,
   /// Context::plan and attention_forward take the specialized one. A Plan that is held stays what
-  /// it is. If the compile fails, that is logged as an error and the general kernel serves on.
-  /// On a GPU a general kernel is for one type, its head dimensions, aligned or unaligned rows, and
-  /// dense or paged keys; `hipflash pack create --general` makes it. Batch-invariant calls wait.
+  /// it is. If the compile fails, that is logged as an error and the general kernel serves on. On
+  /// GPUs one serves a type at its head dimensions; batch-invariant calls wait. See README.md.
   WhileCompiling while_compiling = WhileCompiling::wait;
 };
 

@@ -54,9 +54,7 @@ struct CreateOptions {
   std::vector<std::string> archs;
   std::vector<WorkloadItem> workload;  ///< Made for their own architecture, or each of `archs`.
   std::vector<Problem> problems;       ///< Made for each architecture and any size of device.
-  /// Also general kernels: for CPU architectures those that serve any call, for GPUs those with the
-  /// types, head dimensions and alignment of `problems` and `workload`.
-  bool general = false;
+  bool general = false;  ///< Also general kernels; on GPUs at the head dimensions of the problems.
   bool from_cache = false;  ///< Also what the user cache holds (of `archs`, if there are any).
   bool tuned = true;  ///< Also tuning results: those of the user's store and of `tuned_files`.
   std::vector<std::string> tuned_files;  ///< JSON documents, or folders of them.

@@ -2,7 +2,9 @@
 
 #include "api/check_append.h"
 #include "api/extents.h"
+#include "api/operation_kernels.h"
 #include "api/operations.h"
+#include "api/recorder.h"
 #include "core/fail.h"
 #include "hipflash/kv_cache.h"
 #include "plan/mask_bounds.h"
@@ -216,9 +218,11 @@ void append_kv(Context& ctx, const Tensor& k_new, const Tensor& v_new, const Ten
   if (is_empty(args)) return;
   Context::Impl& impl = ctx.impl();
   if (impl.id().platform == Platform::cpu) api::check_append(args);
-  const auto loaded = impl.operation(
-      api::bytes_of('a', problem),
-      [&](const platform::DeviceFacts& device) { return plan::plan_append(problem, device); });
+  const auto loaded =
+      impl.operation(api::bytes_of('a', problem), [&](const platform::DeviceFacts& device) {
+        api::record({device.arch, device.compute_units, {}, api::kernel_of(problem)});
+        return plan::plan_append(problem, device);
+      });
   args.fault = impl.device().fault_word();
   loaded->operation->run(&args,
                          {{"k_new", args.k_new},

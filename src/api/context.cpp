@@ -34,6 +34,10 @@ Explanation explanation_of(const plan::KernelPlan& plan, DeviceId device) {
   return why;
 }
 
+bool may_be_general(Platform platform, const Problem& problem) noexcept {
+  return platform == Platform::cpu || plan::general_may_serve(problem);
+}
+
 Explanation empty_explanation(const std::string& arch, DeviceId device) {
   Explanation why;
   why.device = to_string(device);
@@ -109,10 +113,6 @@ plan::KernelPlan Context::Impl::plan_here(const Problem& problem, const plan::Ti
   return plan::plan_cpu(problem, isa, device_->facts().compute_units, kernel, tuned);
 }
 
-bool Context::Impl::may_be_general(const Problem& problem) const noexcept {
-  return id_.platform == Platform::cpu || plan::general_may_serve(problem);
-}
-
 plan::KernelPlan Context::Impl::choose(const Problem& problem) {
   plan::KernelPlan special = plan_here(problem, &tuned_, plan::Kernel::specialized);
   if (provider.find(special.spec)) return special;
@@ -122,7 +122,7 @@ plan::KernelPlan Context::Impl::choose(const Problem& problem) {
     if (provider.find(standard.spec)) return standard;
   }
   // A sealed context is for serving: there the missing kernel is to be seen, not replaced.
-  if (!may_be_general(problem) || provider.sealed() || provider.options().strict) {
+  if (!may_be_general(id_.platform, problem) || provider.sealed() || provider.options().strict) {
     return special;
   }
   plan::KernelPlan general = plan_here(problem, nullptr, plan::Kernel::general);
@@ -185,7 +185,7 @@ std::string Context::Impl::command_for(const Problem& problem,
 
 // The general kernel's plan, if the specialized one would have to be compiled first.
 std::shared_ptr<Plan::Impl> Context::Impl::make_general_plan(const Problem& problem) {
-  if (!may_be_general(problem) || provider.sealed()) return nullptr;
+  if (!may_be_general(id_.platform, problem) || provider.sealed()) return nullptr;
   api::check_problem(problem);
   if (api::is_empty(problem)) return nullptr;
   const plan::KernelPlan special = plan_here(problem, &tuned_, plan::Kernel::specialized);

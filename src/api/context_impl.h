@@ -66,7 +66,6 @@ struct Context::Impl {
   const autotune::TuningTable& tuned() const noexcept { return tuned_; }
   plan::KernelPlan plan_here(const Problem& problem, const plan::TileSource* tuned,
                              plan::Kernel kernel = plan::Kernel::specialized) const;
-  bool may_be_general(const Problem& problem) const noexcept;
 
   jit::CodeProvider provider;
 

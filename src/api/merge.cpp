@@ -4,7 +4,9 @@
 #include <string>
 
 #include "api/extents.h"
+#include "api/operation_kernels.h"
 #include "api/operations.h"
+#include "api/recorder.h"
 #include "core/fail.h"
 
 namespace hipflash {
@@ -112,9 +114,11 @@ void merge_partials(Context& ctx, const std::vector<PartialResult>& parts, const
                     const LseOutput& lse, Stream stream) {
   const plan::MergeProblem problem = merge_problem(parts, out, lse);
   if (out.batch == 0 || out.seq == 0 || out.heads == 0) return;
-  const auto loaded = ctx.impl().operation(
-      api::bytes_of('m', problem),
-      [&](const platform::DeviceFacts& device) { return plan::plan_merge(problem, device); });
+  const auto loaded =
+      ctx.impl().operation(api::bytes_of('m', problem), [&](const platform::DeviceFacts& device) {
+        api::record({device.arch, device.compute_units, {}, api::kernel_of(problem)});
+        return plan::plan_merge(problem, device);
+      });
   const MergePart& first = problem.args.part[0];
   const MergePart& last = problem.args.part[problem.args.parts - 1];
   loaded->operation->run(&problem.args,

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "api/check.h"
+#include "api/operation_kernels.h"
 #include "api/pack_io.h"
 #include "api/planning.h"
 #include "cache/directory.h"
@@ -141,6 +142,12 @@ std::vector<Missing> missing(const std::string& path, const std::vector<Workload
   std::vector<Missing> lacking;
   std::set<std::string> said;
   const auto look = [&](const WorkloadItem& item, const std::string& arch, int compute_units) {
+    if (item.is_operation()) {
+      const jit::Spec spec = api::operation_spec(item.operation, arch);
+      if (holds(spec) || !said.insert(provider.key(spec)).second) return;
+      lacking.push_back({spec.arch, spec.label, api::pack_command(item.operation, spec.arch)});
+      return;
+    }
     api::check_problem(item.problem);
     if (api::is_empty(item.problem)) return;
     for (const jit::Spec& spec : api::specs_for(item.problem, arch, compute_units)) {

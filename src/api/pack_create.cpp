@@ -8,6 +8,7 @@
 
 #include "api/check.h"
 #include "api/context_impl.h"
+#include "api/operation_kernels.h"
 #include "api/pack_io.h"
 #include "api/planning.h"
 #include "autotune/store.h"
@@ -70,6 +71,14 @@ class WishList {
     for (jit::Spec& spec : api::general_gpu_specs(problem, arch)) add(std::move(spec));
   }
 
+  void add(const WorkloadItem& item, const std::string& arch, int compute_units) {
+    if (item.is_operation()) {
+      add(api::operation_spec(item.operation, arch));
+    } else {
+      add(item.problem, arch, compute_units);
+    }
+  }
+
   // A pack is made for all cards of an architecture, whatever this machine is.
   const autotune::TuningTable& table_for(const std::string& arch) {
     auto& table = tables_[arch];
@@ -97,11 +106,11 @@ class WishList {
           fail(ErrorCode::InvalidArgument,
                "workload: an item names no \"arch\"; say for which architectures it is");
         }
-        add(item.problem, item.arch, item.compute_units);
+        add(item, item.arch, item.compute_units);
       }
       for (const std::string& arch : options_.archs) {
         const bool same = item.arch.substr(0, item.arch.find(':')) == arch;
-        add(item.problem, arch, same ? item.compute_units : 0);
+        add(item, arch, same ? item.compute_units : 0);
       }
     }
   }

@@ -3,6 +3,7 @@
 #include "api/context_impl.h"
 #include "autotune/tuner.h"
 #include "core/fail.h"
+#include "core/seconds_setting.h"
 #include "hipflash/workload.h"
 #include "platform/cpu/isa.h"
 
@@ -24,6 +25,7 @@ autotune::TunerSetup setup_of(Context::Impl& ctx) {
   setup.provider = &ctx.provider;
   setup.helper = autotune::find_measure_helper();
   setup.store_folder = autotune::default_store_folder();
+  setup.try_limit = seconds_setting("HIPFLASH_MEASURE_TIMEOUT", setup.try_limit);
   return setup;
 }
 
@@ -31,7 +33,7 @@ std::vector<Problem> problems_of(const TuneOptions& options, std::vector<Problem
   if (options.shapes_file.empty()) return common;
   std::vector<Problem> problems;
   for (const WorkloadItem& item : read_workload(options.shapes_file)) {
-    problems.push_back(item.problem);
+    if (!item.is_operation()) problems.push_back(item.problem);  // operations have no tiles
   }
   return problems;
 }

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <unordered_set>
 
+#include "api/operation_kernels.h"
 #include "api/problem_json.h"
 #include "api/recorder.h"
 #include "cache/io.h"
@@ -13,21 +14,25 @@ namespace hipflash {
 namespace {
 
 WorkloadItem item_of(const nlohmann::json& json) {
-  if (!json.is_object() || !json.contains("problem")) {
+  if (!json.is_object() || json.contains("problem") == json.contains("operation")) {
     fail(ErrorCode::InvalidArgument,
-         "must be a JSON object with \"problem\" and, if known, \"arch\" and \"compute_units\"");
+         "must be a JSON object with \"problem\" or \"operation\" and, if known, \"arch\" and "
+         "\"compute_units\"");
   }
   WorkloadItem item;
   for (const auto& [name, value] : json.items()) {
     if (name == "problem") {
       item.problem = api::problem_from_json(value);
+    } else if (name == "operation") {
+      item.operation = api::operation_from_json(value);
     } else if (name == "arch" && value.is_string()) {
       item.arch = value.get<std::string>();
     } else if (name == "compute_units" && value.is_number_unsigned() && value <= 1 << 20) {
       item.compute_units = value.get<int>();
     } else {
       fail(ErrorCode::InvalidArgument,
-           "\"{}\" must be one of \"arch\" (a text), \"compute_units\" (a count), \"problem\"",
+           "\"{}\" must be one of \"arch\" (a text), \"compute_units\" (a count), "
+           "\"problem\", \"operation\"",
            name);
     }
   }
@@ -40,7 +45,11 @@ std::string to_json_line(const WorkloadItem& item) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!item.arch.empty()) json["arch"] = item.arch;
   if (item.compute_units != 0) json["compute_units"] = item.compute_units;
-  json["problem"] = api::problem_to_json(item.problem);
+  if (item.is_operation()) {
+    json["operation"] = api::operation_to_json(item.operation);
+  } else {
+    json["problem"] = api::problem_to_json(item.problem);
+  }
   return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 

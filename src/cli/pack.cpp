@@ -50,13 +50,20 @@ int create(const PackOptions& o) {
   if (!o.problem.empty()) {
     const auto json = nlohmann::json::parse(o.problem, nullptr, /*allow_exceptions=*/false);
     WorkloadItem item;
-    item.problem = api::problem_from_json(json);
+    const bool operation = json.is_object() && json.contains("operation");
+    if (operation) {
+      item = workload_item_from_json(o.problem);
+    } else {
+      item.problem = api::problem_from_json(json);
+    }
     item.compute_units = o.compute_units;
     if (o.compute_units > 0) {
       for (const std::string& arch : options.archs) {
         item.arch = arch;
         options.workload.push_back(item);
       }
+    } else if (operation) {
+      options.workload.push_back(item);
     } else {
       options.problems.push_back(item.problem);
     }

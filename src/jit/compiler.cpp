@@ -1,11 +1,10 @@
 #include "jit/compiler.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/fail.h"
 #include "core/log.h"
+#include "core/seconds_setting.h"
 #include "jit/helper_process.h"
 #include "jit/hiprtc_compiler.h"
 #include "jit/host_compiler.h"
@@ -83,16 +82,7 @@ const char* to_string(CompilerKind kind) noexcept {
 CompileLimits compile_limits_setting() {
   CompileLimits limits;
   limits.memory_bytes = size_setting("HIPFLASH_COMPILE_MEMORY", limits.memory_bytes);
-  if (const std::string text = setting("HIPFLASH_COMPILE_TIMEOUT"); !text.empty()) {
-    char* end = nullptr;
-    limits.seconds = std::strtod(text.c_str(), &end);
-    if (*end != '\0' || !std::isfinite(limits.seconds) || limits.seconds <= 0 ||
-        limits.seconds > 86400) {
-      fail(ErrorCode::InvalidArgument,
-           "HIPFLASH_COMPILE_TIMEOUT=\"{}\" must be a number of seconds above 0 and up to 86400",
-           text);
-    }
-  }
+  limits.seconds = seconds_setting("HIPFLASH_COMPILE_TIMEOUT", limits.seconds);
   return limits;
 }
 

@@ -12,11 +12,6 @@
 
 namespace hipflash::plan {
 
-// Specialized kernels know the Problem's head dimensions and features at compile time. General ones
-// serve what has no specialized one yet, or no compiler: on CPUs any Problem of their element type,
-// on GPUs any with their element type, head dimensions and alignment, in pages or not.
-enum class Kernel { specialized, general };
-
 struct KernelPlan {
   jit::Spec spec;
   AttentionArgs args = {};  // pointers are null
