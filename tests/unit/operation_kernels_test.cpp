@@ -6,6 +6,7 @@
 
 #include "hipflash/error.h"
 #include "plan/gpu_plan.h"
+#include "platform/cpu/isa.h"
 
 namespace hipflash::api {
 namespace {
@@ -50,8 +51,9 @@ TEST(OperationKernels, ARecordedMergeIsTheKernelThatRan) {
 }
 
 TEST(OperationKernels, OnCpusTheInstructionSetIsThatOfTheArchitecture) {
-  const jit::Spec spec = operation_spec(kernel_of(append_problem(0)), "cpu-portable");
-  EXPECT_EQ(spec.arch, "cpu-portable");
+  const std::string arch = platform::arch_of(CpuIsa::portable);
+  const jit::Spec spec = operation_spec(kernel_of(append_problem(0)), arch);
+  EXPECT_EQ(spec.arch, arch);
   EXPECT_EQ(spec.compiler, jit::CompilerKind::host);
 }
 
