@@ -57,6 +57,10 @@ class LaunchConfig(C.Structure):
                 ('attributes', C.POINTER(LaunchAttribute)), ('attribute_count', C.c_uint)]
 
 
+class NvTf32Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'blocks_per_sm')]
+
+
 class Sm90Map(C.Structure):
     _fields_ = [('base', C.c_void_p), ('dims', C.c_ulonglong * 4), ('strides', C.c_ulonglong * 3), ('box', C.c_uint * 4)]
 
@@ -67,7 +71,7 @@ def launch_library():
     subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', text.ROOT, os.path.join(here, 'nv_launch.cpp'), '-o', path],
                    check=True)
     lib = C.CDLL(path)
-    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'merge_blocks'):
+    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'blocks_nvtf32', 'merge_blocks'):
         getattr(lib, n).restype = C.c_longlong
     assert lib.args_size() == C.sizeof(AttentionArgs)
     return lib
@@ -134,6 +138,9 @@ class Kernel:
         elif s['family'] == 'sm90':
             self.tile = Sm90Tile(**{'q_stages': 1, **c})
             self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
+        elif s['family'] == 'tf32':
+            self.tile = NvTf32Tile(**c)
+            self.shared, self.threads = FACTS.shared_bytes_nvtf32(C.byref(self.tile), d, dv), 32 * c['waves']
         else:
             self.tile = NvF32Tile(**c)
             self.shared, self.threads = FACTS.shared_bytes_nvf32(C.byref(self.tile), d, dv), 32 * c['waves']
@@ -210,6 +217,8 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
             grid = min(grid, torch.cuda.get_device_properties(0).multi_processor_count)
     elif s['family'] == 'sm80':
         grid = FACTS.blocks_sm80(C.byref(kernel.tile), C.byref(a))
+    elif s['family'] == 'tf32':
+        grid = FACTS.blocks_nvtf32(C.byref(kernel.tile), C.byref(a))
     else:
         grid = FACTS.blocks_nvf32(C.byref(kernel.tile), C.byref(a))
     params = (C.c_void_p * len(holders))(*(C.addressof(h) for h in holders))

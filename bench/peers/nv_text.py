@@ -18,7 +18,7 @@ ROOT_HERE = ROOT
 FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, bias=False, mask=False, sinks=False, ragged=False, paged=False,
              lse=True, split_keys=False, aligned=True)
 FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forward_sm90.cu',
-            'f32': 'gpu/attention_forward_nvf32.cu'}
+            'f32': 'gpu/attention_forward_nvf32.cu', 'tf32': 'gpu/attention_forward_nvtf32.cu'}
 
 
 def spec(family, d, dv=None, dtype='f16', config=None, seq_k=1 << 20, **flags):
@@ -44,6 +44,8 @@ def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, s
             c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm', 'p_over_keys'), c))
             if f32_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
                 return c
+    if family == 'tf32':
+        return dict(tile_keys=32, waves=4, row_tiles=2, blocks_per_sm=2)
     if widest <= 128 and modified:
         c = (64, 4, 1, 2, 2, False)
     elif widest <= 128:
@@ -165,6 +167,8 @@ def shared_bytes(s):
         return 128 * (q * 64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 64 + 8 * (2 * q + 4 * c['stages']) + 1024
     if s['family'] == 'f32':
         return f32_shared_bytes(c, d, dv)
+    if s['family'] == 'tf32':
+        return tf32_shared_bytes(c, d, dv)
     chunks = 2 if dv > 256 else 1
     return 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
 
@@ -175,6 +179,13 @@ def f32_shared_bytes(c, d, dv):
     rows, pitch = c['waves'] * 32, up(d, 8) + 4
     keys, p = c['tile_keys'] * pitch, rows * (c['tile_keys'] + 8)
     return 4 * (rows * pitch + (max(keys, p) if c['p_over_keys'] else keys + p) + c['tile_keys'] * up(-(-dv // chunks), 32)) + 32
+
+
+def tf32_shared_bytes(c, d, dv):
+    up = lambda x, n: -(-x // n) * n
+    chunks = -(-dv // (256 // c['row_tiles']))
+    rows, keys = c['waves'] * c['row_tiles'] * 16, c['tile_keys']
+    return 4 * ((rows + keys) * (up(d, 8) + 4) + keys * (up(-(-dv // chunks), 16) + 4)) + 32
 
 
 def main():

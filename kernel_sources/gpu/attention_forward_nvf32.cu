@@ -13,6 +13,7 @@
 
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
+#include "gpu/tile/rows_f32.h"
 #include "gpu/tile/schedule_nv.h"
 
 #include "gpu/tile/ragged_nv.h"
@@ -36,59 +37,6 @@ HF_DEVICE int lane_row() {
 }
 HF_DEVICE int lane_key() {
   return threadIdx.x % 8;
-}
-
-HF_DEVICE float4 load_piece(unsigned from) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(from));
-  return x;
-}
-
-// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
-// zeros.
-template <int Rows, int Columns, int Pitch>
-HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end,
-                         int columns) {
-  if constexpr (Spec::aligned) {
-    constexpr int kPer = Columns / 4;
-    for (int x = opaque(threadIdx.x); x < Rows * kPer; x += kThreads) {
-      const int row = x / kPer, column = x % kPer * 4;
-      const int count = row >= first && row < end ? min(max(columns - column, 0), 4) : 0;
-      copy_piece(tile + 4 * (row * Pitch + column),
-                 (const char*)(count ? from + row * stride + column : from), 4 * count);
-    }
-  } else {
-    for (int x = opaque(threadIdx.x); x < Rows * Columns; x += kThreads) {
-      const int row = x / Columns, column = x % Columns;
-      const bool exists = row >= first && row < end && column < columns;
-      copy_word(tile + 4 * (row * Pitch + column),
-                (const char*)(exists ? from + row * stride + column : from), exists);
-    }
-  }
-}
-
-// The same for keys in pages: row r is `distance(r)` elements from `from`.
-template <int Rows, int Columns, int Pitch, class Distance>
-HF_DEVICE void load_paged_rows(unsigned tile, const float* from, Distance&& distance, int first,
-                               int end, int columns) {
-  constexpr int kStep = Spec::aligned ? 4 : 1, kPer = Columns / kStep;
-  for (int x = threadIdx.x; x < Rows * kPer; x += kThreads) {
-    const int row = x / kPer, column = x % kPer * kStep;
-    const int count = row >= first && row < end ? min(max(columns - column, 0), kStep) : 0;
-    const unsigned to = tile + 4 * (row * Pitch + column);
-    const char* at = (const char*)(count ? from + distance(row) + column : from);
-    if constexpr (Spec::aligned) {
-      copy_piece(to, at, 4 * count);
-    } else {
-      copy_word(to, at, count != 0);
-    }
-  }
-}
-
-HF_DEVICE float component(const float4& x, int e) {
-  return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w;
 }
 
 // S = Q . K^T. `q` and `k` are this lane's first row and key.
@@ -314,11 +262,11 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto load_keys = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kHeadDim, kPitch>(
+      load_paged_rows<kKeys, kHeadDim, kPitch, kThreads>(
           k_tile, k, [&](int row) { return places.key(step, row); }, block_keys.first - first,
           block_keys.end - first, head_dim);
     } else {
-      load_rows<kKeys, kHeadDim, kPitch>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
+      load_rows<kKeys, kHeadDim, kPitch, kThreads>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
                                          block_keys.first - first, block_keys.end - first,
                                          head_dim);
     }
@@ -327,13 +275,13 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto load_values = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kValueDim, kValueDim>(
+      load_paged_rows<kKeys, kValueDim, kValueDim, kThreads>(
           v_tile, v, [&](int row) { return places.value(step, row); }, block_keys.first - first,
           block_keys.end - first, value_columns);
       places.publish(args, step - 1);
       places.fetch(args, step - 2, block_keys.first, block_keys.end);
     } else {
-      load_rows<kKeys, kValueDim, kValueDim>(v_tile, v + first * args.v_stride.seq,
+      load_rows<kKeys, kValueDim, kValueDim, kThreads>(v_tile, v + first * args.v_stride.seq,
                                              args.v_stride.seq, block_keys.first - first,
                                              block_keys.end - first, value_columns);
     }
@@ -345,7 +293,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     barrier();
     places.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
   }
-  load_rows<kRows, kHeadDim, kPitch>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
+  load_rows<kRows, kHeadDim, kPitch, kThreads>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
                                      head_dim);
   if (steps.end > steps.begin) load_keys(steps.end - 1);
 

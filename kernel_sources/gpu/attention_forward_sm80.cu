@@ -149,25 +149,6 @@ HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKe
   }
 }
 
-// Bit 2n + e: some row of the warp sees key 8n + 2(lane%4) + e of the tile.
-HF_DEVICE unsigned keys_in_sight(const float (&s)[kRowTiles][kKeys / 2]) {
-  static_assert(!kElementwise || kKeys <= 128);
-  unsigned seen = 0;
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 8; n++) {
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) {
-        if (!(s[i][4 * n + e] == -kInfinity)) seen |= 1u << (2 * n + e % 2);
-      }
-    }
-  }
-  HF_UNROLL
-  for (int x = 4; x < 32; x *= 2) seen |= __shfl_xor_sync(~0u, seen, x);
-  return seen;
-}
-
 // The query of a row of packed heads.
 HF_DEVICE int query_of_row(const AttentionArgs& args, int row, int group) {
   return args.seq_q == 1 ? 0 : (int)((unsigned)row / (unsigned)group);

@@ -156,6 +156,37 @@ HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool
   return tiles[6];
 }
 
+// ---------------------------------------------------------------- attention_forward_nvtf32.cu
+
+// f32 on tf32 matrix units, three products for one, sm_80 and up, every feature.
+struct NvTf32Tile {
+  int tile_keys;      // a multiple of 16
+  int waves;          // warps per block
+  int row_tiles;      // 16-row tiles per warp, 1 or 2
+  int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
+};
+
+HF_BOTH constexpr int nvtf32_tile_rows(const NvTf32Tile& t) {
+  return t.waves * t.row_tiles * 16;
+}
+HF_BOTH constexpr int nvtf32_threads(const NvTf32Tile& t) {
+  return t.waves * 32;
+}
+// Accumulators take at most 128 registers.
+HF_BOTH constexpr int nvtf32_value_chunks(int row_tiles, int value_head_dim) {
+  const int most = 256 / row_tiles;
+  return (value_head_dim + most - 1) / most;
+}
+HF_BOTH constexpr int nvtf32_value_chunk(int row_tiles, int value_head_dim) {
+  const int chunks = nvtf32_value_chunks(row_tiles, value_head_dim);
+  return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
+}
+HF_BOTH constexpr int nvtf32_shared_bytes(const NvTf32Tile& t, int head_dim, int value_head_dim) {
+  return 4 * ((nvtf32_tile_rows(t) + t.tile_keys) * (nv_round_up(head_dim, 8) + 4) +
+              t.tile_keys * (nvtf32_value_chunk(t.row_tiles, value_head_dim) + 4)) +
+         32;  // what the epilogue needs
+}
+
 // ---------------------------------------------------------------- attention_forward_sm90.cu
 
 // wgmma and TMA, sm_90a only. One warp group copies, `query_groups` of them compute 64 rows each.

@@ -89,6 +89,26 @@ HF_DEVICE void modify_scores(const AttentionArgs& args, float (&s)[N], const Lan
   }
 }
 
+// Bit 2n + e: some row of the warp sees key 8n + 2(lane%4) + e of the tile.
+template <int kTiles, int N>
+HF_DEVICE unsigned keys_in_sight(const float (&s)[kTiles][N]) {
+  static_assert(!kElementwise || N <= 64);
+  unsigned seen = 0;
+  HF_UNROLL
+  for (int i = 0; i < kTiles; i++) {
+    HF_UNROLL
+    for (int n = 0; n < N / 4; n++) {
+      HF_UNROLL
+      for (int e = 0; e < 4; e++) {
+        if (!(s[i][4 * n + e] == -kInfinity)) seen |= 1u << (2 * n + e % 2);
+      }
+    }
+  }
+  HF_UNROLL
+  for (int x = 4; x < 32; x *= 2) seen |= __shfl_xor_sync(~0u, seen, x);
+  return seen;
+}
+
 // The largest exponent of each row in this lane's part of the tile.
 template <int N>
 HF_DEVICE void row_max(const float (&s)[N], float scale, float (&largest)[2]) {

@@ -1,0 +1,70 @@
+// Rows of f32 between global memory, shared memory and registers, on NVIDIA: cp.async, 16-byte
+// pieces.
+#pragma once
+
+namespace hipflash {
+
+HF_DEVICE float4 load_piece(unsigned from) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(from));
+  return x;
+}
+
+HF_DEVICE float2 load_pair(unsigned from) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from));
+  return x;
+}
+HF_DEVICE float load_float(unsigned from) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from));
+  return x;
+}
+HF_DEVICE float component(const float4& x, int e) {
+  return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w;
+}
+
+// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
+// zeros.
+template <int Rows, int Columns, int Pitch, int Threads>
+HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end,
+                         int columns) {
+  if constexpr (Spec::aligned) {
+    constexpr int kPer = Columns / 4;
+    for (int x = opaque(threadIdx.x); x < Rows * kPer; x += Threads) {
+      const int row = x / kPer, column = x % kPer * 4;
+      const int count = row >= first && row < end ? min(max(columns - column, 0), 4) : 0;
+      copy_piece(tile + 4 * (row * Pitch + column),
+                 (const char*)(count ? from + row * stride + column : from), 4 * count);
+    }
+  } else {
+    for (int x = opaque(threadIdx.x); x < Rows * Columns; x += Threads) {
+      const int row = x / Columns, column = x % Columns;
+      const bool exists = row >= first && row < end && column < columns;
+      copy_word(tile + 4 * (row * Pitch + column),
+                (const char*)(exists ? from + row * stride + column : from), exists);
+    }
+  }
+}
+
+// The same for keys in pages: row r is `distance(r)` elements from `from`.
+template <int Rows, int Columns, int Pitch, int Threads, class Distance>
+HF_DEVICE void load_paged_rows(unsigned tile, const float* from, Distance&& distance, int first,
+                               int end, int columns) {
+  constexpr int kStep = Spec::aligned ? 4 : 1, kPer = Columns / kStep;
+  for (int x = threadIdx.x; x < Rows * kPer; x += Threads) {
+    const int row = x / kPer, column = x % kPer * kStep;
+    const int count = row >= first && row < end ? min(max(columns - column, 0), kStep) : 0;
+    const unsigned to = tile + 4 * (row * Pitch + column);
+    const char* at = (const char*)(count ? from + distance(row) + column : from);
+    if constexpr (Spec::aligned) {
+      copy_piece(to, at, 4 * count);
+    } else {
+      copy_word(to, at, count != 0);
+    }
+  }
+}
+
+}  // namespace hipflash
