@@ -58,7 +58,7 @@ class LaunchConfig(C.Structure):
 
 
 class NvTf32Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'blocks_per_sm')]
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'pairs', 'row_tiles', 'blocks_per_sm')]
 
 
 class Sm90Map(C.Structure):
@@ -140,7 +140,7 @@ class Kernel:
             self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
         elif s['family'] == 'tf32':
             self.tile = NvTf32Tile(**c)
-            self.shared, self.threads = FACTS.shared_bytes_nvtf32(C.byref(self.tile), d, dv), 32 * c['waves']
+            self.shared, self.threads = FACTS.shared_bytes_nvtf32(C.byref(self.tile), d, dv), 64 * c['pairs']
         else:
             self.tile = NvF32Tile(**c)
             self.shared, self.threads = FACTS.shared_bytes_nvf32(C.byref(self.tile), d, dv), 32 * c['waves']
@@ -401,9 +401,10 @@ def cases(quick=False):
     for d, dv in ((64, 64), (128, 128), (40, 96), (256, 256), (33, 47), (512, 512), (1, 1), (300, 280)):
         aligned = d % 4 == 0 and dv % 4 == 0
         p = dict(pad=4 if aligned else 1)
-        out.append((S('f32', d, dv, dtype='f32', aligned=aligned, **causal), [dict(p, shape=x, causal='bottom', std=6.0 if i == 5 else 1.0) for i, x in enumerate(SHAPES)]))
-        out.append((S('f32', d, dv, dtype='f32', aligned=aligned), [dict(p, shape=x) for x in SHAPES]))
-        out.append((S('f32', d, dv, dtype='f32', aligned=False, **everything), [dict(c, pad=1) for c in features]))
+        for family in ('f32', 'tf32'):
+            out.append((S(family, d, dv, dtype='f32', aligned=aligned, **causal), [dict(p, shape=x, causal='bottom', std=6.0 if i == 5 else 1.0) for i, x in enumerate(SHAPES)]))
+            out.append((S(family, d, dv, dtype='f32', aligned=aligned), [dict(p, shape=x) for x in SHAPES]))
+            out.append((S(family, d, dv, dtype='f32', aligned=False, **everything), [dict(c, pad=1) for c in features]))
     general = dict(S('sm80', 0, 0, config=text.default_config('sm80', 512, 512), aligned=False, **everything))
     for d, dv in ((50, 64), (300, 280)):
         out.append((dict(general, run_d=d, run_dv=dv), [dict(c, pad=1) for c in features[:6]]))
@@ -560,7 +561,7 @@ def mode_bench():
             for b, s in ((8, 2048), (2, 8192)):
                 for causal in (0, 1):
                     todo.append((d, h, h, b, s, 'f16', causal))
-    ours = [specs_for(t[0], t[5], t[6], t[4], ('f32',) if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
+    ours = [specs_for(t[0], t[5], t[6], t[4], ('tf32', 'f32') if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
     STORE.build([x for o in ours for x in o.values()])
     for t, o in zip(todo, ours):
         compare(*t, o, peers=dict(f16=('flash', 'cudnn'), bf16=('cudnn',), f32=('efficient',))[t[5]])

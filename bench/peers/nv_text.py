@@ -45,7 +45,10 @@ def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, s
             if f32_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
                 return c
     if family == 'tf32':
-        return dict(tile_keys=32, waves=4, row_tiles=2, blocks_per_sm=2)
+        for c in ((32, 4, 2, 1), (16, 4, 2, 1), (32, 4, 1, 1), (16, 4, 1, 1), (16, 2, 1, 1), (16, 1, 1, 1))[0 if widest <= 128 else 2:]:
+            c = dict(zip(('tile_keys', 'pairs', 'row_tiles', 'blocks_per_sm'), c))
+            if tf32_shared_bytes(c, d or 512, dv or 512) <= shared_limit:
+                return c
     if widest <= 128 and modified:
         c = (64, 4, 1, 2, 2, False)
     elif widest <= 128:
@@ -184,8 +187,8 @@ def f32_shared_bytes(c, d, dv):
 def tf32_shared_bytes(c, d, dv):
     up = lambda x, n: -(-x // n) * n
     chunks = -(-dv // (256 // c['row_tiles']))
-    rows, keys = c['waves'] * c['row_tiles'] * 16, c['tile_keys']
-    return 4 * ((rows + keys) * (up(d, 8) + 4) + keys * (up(-(-dv // chunks), 16) + 4)) + 32
+    rows, keys, pitch, value_pitch = c['pairs'] * c['row_tiles'] * 16, c['tile_keys'], up(d, 8) + 4, up(-(-dv // chunks), 16) + 8
+    return 4 * (rows * pitch + 2 * keys * (pitch + value_pitch) + 2 * rows * (keys + 4) + 4 * rows + 4 * c['pairs']) + 32
 
 
 def main():

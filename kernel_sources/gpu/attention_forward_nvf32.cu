@@ -262,9 +262,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto load_keys = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kHeadDim, kPitch, kThreads>(
+      load_rows_at<kKeys, kHeadDim, kPitch, kThreads, 4>(
           k_tile, k, [&](int row) { return places.key(step, row); }, block_keys.first - first,
-          block_keys.end - first, head_dim);
+          block_keys.end - first, head_dim, threadIdx.x);
     } else {
       load_rows<kKeys, kHeadDim, kPitch, kThreads>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
                                          block_keys.first - first, block_keys.end - first,
@@ -275,9 +275,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto load_values = [&](int step) {
     const int first = step * kKeys;
     if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kValueDim, kValueDim, kThreads>(
+      load_rows_at<kKeys, kValueDim, kValueDim, kThreads, 4>(
           v_tile, v, [&](int row) { return places.value(step, row); }, block_keys.first - first,
-          block_keys.end - first, value_columns);
+          block_keys.end - first, value_columns, threadIdx.x);
       places.publish(args, step - 1);
       places.fetch(args, step - 2, block_keys.first, block_keys.end);
     } else {

@@ -1,13 +1,14 @@
 // Attention in f32 on the tf32 matrix units of NVIDIA GPUs: three products of tf32 for each product
 // of f32, see tile/mma_tf32.h.
 //
-// A warp owns row_tiles * 16 query rows. Columns 2t and 2t + 1 of a result are taken for rows t and
-// t + 4 of the next operand, so that P stays in registers; V is read by its rows to match.
+// Warps come in pairs that share 16 row_tiles query rows. The first of a pair computes scores and
+// probabilities, the second multiplies those with the values one step behind, so each has the
+// registers for its own work and while one is at the softmax the other keeps the matrix units busy.
 //
 // The units cut sums off where f32 rounds, and thousands of such steps add up. So no sum there is
 // longer than a head dimension or a tile of keys; what they give is added in f32.
 //
-// Infinities and NaN come out as NaN of the parts. A block that ends with anything not finite does
+// Infinities and NaN come out of the parts as NaN. A block that ends with anything not finite does
 // its work again by multiply-adds, so that they mean what they mean in f32.
 #include "gpu/tile/cuda.h"
 
@@ -33,18 +34,36 @@ constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : nv_max_head_
 constexpr int kValueDim = nvtf32_value_chunk(
     kRowTiles, Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
 constexpr int kKeys = Spec::tile_keys;
-constexpr int kThreads = Spec::waves * 32, kRows = Spec::waves * kRowTiles * 16;
+constexpr int kPairs = Spec::pairs, kGroup = kPairs * 32;  // threads of one kind
+constexpr int kRows = kPairs * kRowTiles * 16;
 constexpr int kPieces = kValueDim / 16;
-constexpr int kSumKeys = kKeys;
+constexpr int kCopies = Spec::paged ? 4 : 1;  // at a time, where rows need a look
 // Pitches in floats: rows that lanes read together start at different banks.
-constexpr int kPitch = kHeadDim + 4, kValuePitch = kValueDim + 4;
+constexpr int kPitch = kHeadDim + 4, kValuePitch = kValueDim + 8, kPPitch = kKeys + 4;
 
-// What one warp accumulates. Register 8m + 4e + 2h + x of out[i] is row 16i + 8h + lane/4, column
-// 16m + 4(lane%4) + 2x + e.
-struct WarpTile {
-  float out[kRowTiles][kValueDim / 2];
-  SoftmaxRows softmax[kRowTiles];
+// Shared memory, in bytes from its start. K, V and P have two buffers each.
+struct Places {
+  static constexpr int q = 0;
+  static constexpr int k = q + 4 * kRows * kPitch;
+  static constexpr int v = k + 2 * 4 * kKeys * kPitch;
+  static constexpr int p = v + 2 * 4 * kKeys * kValuePitch;
+  static constexpr int factor = p + 2 * 4 * kRows * kPPitch;  // of each row, where it moved
+  static constexpr int moved = factor + 2 * 4 * kRows;        // a word for each pair
+  static constexpr int seen = moved + 2 * 4 * kPairs;         // likewise: a bit for each key
+  static constexpr int reference = seen + 2 * 4 * kPairs;     // of each row, at the end
+  static constexpr int sum = reference + 4 * kRows;
+  static constexpr int kept = sum + 4 * kRows;  // what only the epilogue needs
 };
+static_assert(kKeys <= 32);
+
+// Barriers between the two kinds of warps: P of a buffer is there, or has been read.
+HF_DEVICE void arrive(int id) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(2 * kGroup) : "memory");
+}
+HF_DEVICE void meet(int id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(2 * kGroup) : "memory");
+}
+constexpr int kFull = 1, kEmpty = 3;
 
 // S = Q . K^T. `q` and `k` are what this lane reads for ldmatrix.
 HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], unsigned q, unsigned k) {
@@ -54,7 +73,7 @@ HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], unsigned q, unsig
     HF_UNROLL
     for (int n = 0; n < kKeys / 2; n++) s[i][n] = small[i][n] = 0.0f;
   }
-#pragma unroll 2
+#pragma unroll 4
   for (int c = 0; c < kHeadDim / 8; c++) {
     Parts<4> a[kRowTiles];
     HF_UNROLL
@@ -64,28 +83,23 @@ HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], unsigned q, unsig
       HF_UNROLL
       for (int e = 0; e < 4; e++) split(__uint_as_float(x[e]), a[i].high[e], a[i].low[e]);
     }
+    Parts<2> b[kKeys / 8];
     HF_UNROLL
-    for (int first = 0; first < kKeys / 8; first += 4) {
-      Parts<2> b[4];
+    for (int n = 0; n < kKeys / 8; n += 2) {
+      unsigned x[4];
+      read_blocks(x, k + 4 * (8 * n * kPitch + 8 * c));
       HF_UNROLL
-      for (int n = 0; n < 4; n += 2) {
-        if (first + n < kKeys / 8) {
-          unsigned x[4];
-          read_blocks(x, k + 4 * (8 * (first + n) * kPitch + 8 * c));
-          HF_UNROLL
-          for (int e = 0; e < 4; e++)
-            split(__uint_as_float(x[e]), b[n + e / 2].high[e % 2], b[n + e / 2].low[e % 2]);
-        }
-      }
+      for (int e = 0; e < 4; e++)
+        cut(x[e], b[n + e / 2].high[e % 2], b[n + e / 2].low[e % 2]);
+    }
+    HF_UNROLL
+    for (int product = 0; product < kProducts; product++) {
       HF_UNROLL
-      for (int product = 0; product < kProducts; product++) {
+      for (int n = 0; n < kKeys / 8; n++) {
         HF_UNROLL
-        for (int n = 0; n < 4 && first + n < kKeys / 8; n++) {
-          HF_UNROLL
-          for (int i = 0; i < kRowTiles; i++) {
-            float(&sum)[kRowTiles][kKeys / 2] = product == 2 ? s : small;
-            mma_product(product, &sum[i][4 * (first + n)], a[i], b[n]);
-          }
+        for (int i = 0; i < kRowTiles; i++) {
+          float(&sum)[kRowTiles][kKeys / 2] = product == 2 ? s : small;
+          mma_product(product, &sum[i][4 * n], a[i], b[n]);
         }
       }
     }
@@ -128,98 +142,87 @@ HF_DEVICE void multiply_keys_exactly(float (&s)[kRowTiles][kKeys / 2], unsigned 
   }
 }
 
-// O += P . V. `v` is what this lane reads of the first two of the keys that it holds P of; `seen`
-// blanks values of keys that no row of the warp sees.
-HF_DEVICE void multiply_values(WarpTile& warp, const float (&p)[kRowTiles][kKeys / 2], unsigned v,
-                               unsigned seen) {
-  constexpr int kBlocks = kSumKeys / 8;
+// What a warp accumulates of the output. Register 8m + 4e + 2h + x of tile i is row
+// 16i + 8h + lane/4, column 16m + 4(lane%4) + 2x + e.
+using OutTile = float[kRowTiles][kValueDim / 2];
+
+// O += P . V. `p` and `v` are what this lane reads of the two; `seen` has a bit for each key that
+// some row of the warp sees, and the values of others do not count, whatever they are.
+HF_DEVICE void multiply_values(OutTile& out, unsigned p, unsigned v, unsigned seen) {
+  Parts<4> a[kKeys / 8][kRowTiles];
   HF_UNROLL
-  for (int first = 0; first < kKeys / 8; first += kBlocks) {
-    Parts<4> a[kRowTiles][kBlocks];
+  for (int n = 0; n < kKeys / 8; n++) {
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
+      unsigned x[4];
+      read_blocks(x, p + 4 * (16 * i * kPPitch + 8 * n));
+      HF_UNROLL
+      for (int e = 0; e < 4; e++) split(__uint_as_float(x[e]), a[n][i].high[e], a[n][i].low[e]);
+    }
+  }
+  HF_UNROLL
+  for (int m = 0; m < kPieces; m++) {
+    float part[kRowTiles][8];
     HF_UNROLL
     for (int i = 0; i < kRowTiles; i++) {
       HF_UNROLL
-      for (int n = 0; n < kBlocks; n++) {
+      for (int e = 0; e < 8; e++) part[i][e] = 0.0f;
+    }
+    HF_UNROLL
+    for (int n = 0; n < kKeys / 8; n++) {
+      Parts<2> b[2];
+      HF_UNROLL
+      for (int x = 0; x < 2; x++) {
+        float2 pair = load_pair(v + 4 * ((8 * n + 4 * x) * kValuePitch + 16 * m));
+        if constexpr (kElementwise) {
+          if (!(seen >> (8 * n + 4 * x + threadIdx.x % 4) & 1)) pair = make_float2(0.0f, 0.0f);
+        }
+        split(pair.x, b[0].high[x], b[0].low[x]);
+        split(pair.y, b[1].high[x], b[1].low[x]);
+      }
+      HF_UNROLL
+      for (int product = 0; product < kProducts; product++) {
         HF_UNROLL
-        for (int e = 0; e < 4; e++) {
-          const float x = p[i][4 * (first + n) + 2 * (e % 2) + e / 2];
-          split(x, a[i][n].high[e], a[i][n].low[e]);
+        for (int e = 0; e < 2; e++) {
+          HF_UNROLL
+          for (int i = 0; i < kRowTiles; i++)
+            mma_product(product, &part[i][4 * e], a[n][i], b[e]);
         }
       }
     }
     HF_UNROLL
-    for (int m = 0; m < kPieces; m++) {
-      float part[kRowTiles][8];
+    for (int i = 0; i < kRowTiles; i++) {
       HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) {
-        HF_UNROLL
-        for (int e = 0; e < 8; e++) part[i][e] = 0.0f;
-      }
-      HF_UNROLL
-      for (int n = 0; n < kBlocks; n++) {
-        Parts<2> b[2];
-        HF_UNROLL
-        for (int x = 0; x < 2; x++) {
-          float2 pair = load_pair(v + 4 * ((8 * (first + n) + x) * kValuePitch + 16 * m));
-          if constexpr (kElementwise) {
-            if (!(seen >> (2 * (first + n) + x) & 1)) pair = make_float2(0.0f, 0.0f);
-          }
-          split(pair.x, b[0].high[x], b[0].low[x]);
-          split(pair.y, b[1].high[x], b[1].low[x]);
-        }
-        HF_UNROLL
-        for (int product = 0; product < kProducts; product++) {
-          HF_UNROLL
-          for (int e = 0; e < 2; e++) {
-            HF_UNROLL
-            for (int i = 0; i < kRowTiles; i++) mma_product(product, &part[i][4 * e], a[i][n], b[e]);
-          }
-        }
-      }
-      HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) {
-        HF_UNROLL
-        for (int e = 0; e < 8; e++) warp.out[i][8 * m + e] += part[i][e];
-      }
+      for (int e = 0; e < 8; e++) out[i][8 * m + e] += part[i][e];
     }
   }
 }
 
-// The same by multiply-adds. `v` is what this lane reads of the first key.
-HF_DEVICE void multiply_values_exactly(WarpTile& warp, const float (&p)[kRowTiles][kKeys / 2],
-                                       unsigned v, unsigned seen) {
-  HF_UNROLL
-  for (int n = 0; n < kKeys / 8; n++) {
+// The same by multiply-adds. `p` is this lane's first row, `v` what it reads of the first key.
+HF_DEVICE void multiply_values_exactly(OutTile& out, unsigned p, unsigned v, unsigned seen) {
 #pragma unroll 1
-    for (int key = 0; key < 8; key++) {
-      const int holder = (threadIdx.x & 28) + key / 2;
-      float a[kRowTiles][2];
+  for (int key = 0; key < kKeys; key++) {
+    float a[kRowTiles][2];
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
       HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) {
-        HF_UNROLL
-        for (int h = 0; h < 2; h++) {
-          const float even = __shfl_sync(~0u, p[i][4 * n + 2 * h], holder),
-                      odd = __shfl_sync(~0u, p[i][4 * n + 2 * h + 1], holder);
-          a[i][h] = key % 2 ? odd : even;
-        }
-      }
-      const bool counts = !kElementwise || (__shfl_sync(~0u, seen, holder) >> (2 * n + key % 2) & 1);
+      for (int h = 0; h < 2; h++) a[i][h] = load_float(p + 4 * ((16 * i + 8 * h) * kPPitch + key));
+    }
+    const bool counts = !kElementwise || (seen >> key & 1);
+    HF_UNROLL
+    for (int m = 0; m < kPieces; m++) {
       HF_UNROLL
-      for (int m = 0; m < kPieces; m++) {
+      for (int x = 0; x < 2; x++) {
+        float2 b = load_pair(v + 4 * (key * kValuePitch + 16 * m + 2 * x));
+        if (!counts) b = make_float2(0.0f, 0.0f);
         HF_UNROLL
-        for (int x = 0; x < 2; x++) {
-          float2 b = load_pair(v + 4 * ((8 * n + key) * kValuePitch + 16 * m + 2 * x));
-          if (!counts) b = make_float2(0.0f, 0.0f);
+        for (int i = 0; i < kRowTiles; i++) {
           HF_UNROLL
-          for (int e = 0; e < 2; e++) {
-            HF_UNROLL
-            for (int i = 0; i < kRowTiles; i++) {
-              HF_UNROLL
-              for (int h = 0; h < 2; h++) {
-                float& o = warp.out[i][8 * m + 4 * e + 2 * h + x];
-                o = fmaf(a[i][h], e ? b.y : b.x, o);
-              }
-            }
+          for (int h = 0; h < 2; h++) {
+            float& even = out[i][8 * m + 2 * h + x];
+            float& odd = out[i][8 * m + 4 + 2 * h + x];
+            even = fmaf(a[i][h], b.x, even);
+            odd = fmaf(a[i][h], b.y, odd);
           }
         }
       }
@@ -227,56 +230,268 @@ HF_DEVICE void multiply_values_exactly(WarpTile& warp, const float (&p)[kRowTile
   }
 }
 
-// P = exp2(S * scale - reference), in place of S; adds to the sums.
+// P = exp2(S * scale - reference), to shared memory; adds to the sums. `p` is this lane's first
+// element.
 template <bool kMasked>
-HF_DEVICE void exponentials(float (&s)[kKeys / 2], SoftmaxRows& rows, float scale) {
+HF_DEVICE void exponentials(const float (&s)[kKeys / 2], SoftmaxRows& rows, float scale,
+                            unsigned p) {
   HF_UNROLL
   for (int h = 0; h < 2; h++) {
     const float reference = finite_reference<kMasked>(rows.reference[h]);
     HF_UNROLL
     for (int n = 0; n < kKeys / 8; n++) {
-      HF_UNROLL
-      for (int e = 0; e < 2; e++) {
-        float& x = s[4 * n + 2 * h + e];
-        x = exp2_fast(fmaf(x, scale, -reference));
-      }
-      rows.sum[h] += s[4 * n + 2 * h] + s[4 * n + 2 * h + 1];
+      const float x = exp2_fast(fmaf(s[4 * n + 2 * h], scale, -reference)),
+                  y = exp2_fast(fmaf(s[4 * n + 2 * h + 1], scale, -reference));
+      rows.sum[h] += x + y;
+      store_pair(p + 4 * (8 * h * kPPitch + 8 * n), x, y);
     }
   }
 }
 
-// Moves the references of the warp's rows where a score of this tile asks for it.
-HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKeys / 2],
-                                 float scale) {
-  float largest[kRowTiles][2];
+// What a block works on. The piece of work is read from shared memory where it is needed: registers
+// are what this kernel is short of.
+struct Block {
+  const AttentionArgs& args;
+  unsigned shared;
+  Steps steps;
+
+  // In the group of its kind. Read anew each time, so that nothing that follows from it is kept.
+  HF_DEVICE static int thread() {
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x % kGroup;
+  }
+  // The first row of the warp in the block.
+  HF_DEVICE static int warp_row() { return thread() / 32 * kRowTiles * 16; }
+
+  HF_DEVICE Work work() const {
+    Work w = kept_work(shared + Places::kept);
+    if constexpr (Spec::ragged) w.batch = 0;  // `args` are those of the sequence
+    return w;
+  }
+
+  // Some rows of the block may have no key in a step. Both warps of a pair must say the same.
+  HF_DEVICE bool needs(int step) const {
+    const int row = work().row + warp_row();
+    const KeyRange of_warp =
+        keys_seen_by_any(args, row, min(row + kRowTiles * 16, args.seq_q) - 1);
+    return step * kKeys < of_warp.end && (step + 1) * kKeys > of_warp.first;
+  }
+
+  // Copies the keys or values of a step.
+  template <int Columns, int Pitch>
+  HF_DEVICE void load(unsigned to, const void* from, const RowStrides& stride, int step,
+                      int first_column, int columns) const {
+    const Work piece = work();
+    const KeyRange keys =
+        keys_seen_by_any(args, piece.row, min(piece.row + kRows, args.seq_q) - 1);
+    const float* head = (const float*)from + piece.kv_head * stride.head + first_column;
+    const int first = step * kKeys;
+    const auto distance = [&](int row) {
+      return Spec::paged ? key_offset(args, stride, first + row) : row * stride.seq;
+    };
+    if constexpr (!Spec::paged) head += piece.batch * stride.batch + first * stride.seq;
+    const bool whole = first >= keys.first && first + kKeys <= keys.end && columns == Columns;
+    if (Spec::aligned && !Spec::paged && whole) {
+      load_whole_rows<kKeys, Columns, Pitch, kGroup>(to, head, stride.seq, thread());
+    } else {
+      load_rows_at<kKeys, Columns, Pitch, kGroup, kCopies>(to, head, distance, keys.first - first,
+                                                     keys.end - first, columns, thread());
+    }
+    copies_issued();
+  }
+};
+
+// One warp of a pair: scores and probabilities. Leaves the references and sums of its rows in
+// shared memory.
+template <bool kExact>
+HF_DEVICE void score(const Block& block) {
+  const AttentionArgs& args = block.args;
+  const int lane = threadIdx.x & 31, pair = threadIdx.x / 32;
+  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
+  const unsigned q_tile = block.shared + Places::q + 4 * block.warp_row() * kPitch,
+                 q_lane = q_tile + 4 * (lane % 16 * kPitch + lane / 16 * 4),
+                 k_lane = 4 * ((lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 4),
+                 p_lane = 4 * ((block.warp_row() + lane / 4) * kPPitch + lane % 4 * 2);
+  const auto load_keys = [&](int step) {
+    block.load<kHeadDim, kPitch>(block.shared + Places::k + step % 2 * (4 * kKeys * kPitch),
+                                 args.k, args.k_stride, step, 0, head_dim);
+  };
+  const Work work = block.work();
+  const float* q = (const float*)args.q + work.batch * args.q_stride.batch +
+                   work.head * args.q_stride.head + work.row * args.q_stride.seq;
+  const int rows = args.seq_q - work.row;
+  if (Spec::aligned && rows >= kRows && head_dim == kHeadDim) {
+    load_whole_rows<kRows, kHeadDim, kPitch, kGroup>(block.shared + Places::q, q,
+                                                     args.q_stride.seq, block.thread());
+  } else {
+    load_rows_at<kRows, kHeadDim, kPitch, kGroup, kCopies>(
+        block.shared + Places::q, q, [&](int row) { return row * args.q_stride.seq; }, 0, rows,
+        head_dim, block.thread());
+  }
+  if (block.steps.end > block.steps.begin) load_keys(block.steps.end - 1);
+
+  SoftmaxRows softmax[kRowTiles];
   HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
-  if (must_move(warp.softmax, largest)) {
+  for (int i = 0; i < kRowTiles; i++) softmax[i].clear();
+  const float scale = exponent_scale(args);
+
+  const auto do_step = [&](int step, auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    const int buffer = step % 2;
+    wait_copies<0>();
+    meet(kEmpty + buffer);  // K is there, and all warps are through with the K and P before
+    if (step > block.steps.begin) load_keys(step - 1);
+    if (!kMasked || block.needs(step)) {
+      const unsigned keys = block.shared + Places::k + buffer * (4 * kKeys * kPitch);
+      float s[kRowTiles][kKeys / 2];
+      if constexpr (kExact) {
+        multiply_keys_exactly(s, q_tile + 4 * (lane / 4 * kPitch),
+                              keys + 4 * (lane % 4 * 2 * kPitch));
+      } else {
+        multiply_keys(s, q_lane, keys + k_lane);
+      }
+      if constexpr (kMasked || kScoreModified) {
+        const Work piece = block.work();
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) {
+          const int row = piece.row + block.warp_row() + 16 * i + lane / 4;
+          const LaneRows of_lane = {{row, row + 8}, {piece.head, piece.head}};
+          modify_scores<kMasked>(args, s[i], of_lane, piece.batch, step * kKeys + 2 * (lane & 3));
+        }
+      }
+      if constexpr (kElementwise) {
+        const unsigned seen = keys_of_warp(keys_in_sight(s));
+        if (lane == 0) store_bits(block.shared + Places::seen + 4 * (buffer * kPairs + pair), seen);
+      }
+      float largest[kRowTiles][2];
+      HF_UNROLL
+      for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
+      const bool moves = must_move(softmax, largest);
+      if (lane == 0) store_bits(block.shared + Places::moved + 4 * (buffer * kPairs + pair), moves);
+      if (moves) {
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) {
+          float factor[2];
+          move_reference(softmax[i], largest[i], factor);
+          HF_UNROLL
+          for (int h = 0; h < 2; h++) {
+            const int row = block.warp_row() + 16 * i + 8 * h + lane / 4;
+            if (lane % 4 == 0)
+              store_word(block.shared + Places::factor + 4 * (buffer * kRows + row), factor[h]);
+          }
+        }
+      }
+      HF_UNROLL
+      for (int i = 0; i < kRowTiles; i++) {
+        exponentials<kMasked>(s[i], softmax[i], scale,
+                              block.shared + Places::p + buffer * (4 * kRows * kPPitch) + p_lane +
+                                  4 * 16 * i * kPPitch);
+      }
+    }
+    arrive(kFull + buffer);
+  };
+  const Steps& steps = block.steps;
+  int step = steps.end - 1;
+#pragma unroll 1
+  for (; step >= steps.begin && (kExact || step >= steps.unmasked_end); step--)
+    do_step(step, Constant<true>());
+  if constexpr (!kElementwise && !kExact) {
+#pragma unroll 1
+    for (; step >= steps.begin && step >= steps.unmasked_begin; step--)
+      do_step(step, Constant<false>());
+  }
+  if constexpr (Spec::window_left && !kExact) {
+#pragma unroll 1
+    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
+  }
+  wait_copies<0>();
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
     HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      float factor[2];
-      move_reference(warp.softmax[i], largest[i], factor);
-      scale_rows(warp.out[i], factor);
+    for (int h = 0; h < 2; h++) {
+      const int row = block.warp_row() + 16 * i + 8 * h + lane / 4;
+      const float sum = quad_sum(softmax[i].sum[h]);
+      if (lane % 4 == 0) {
+        store_word(block.shared + Places::reference + 4 * row, softmax[i].reference[h]);
+        store_word(block.shared + Places::sum + 4 * row, sum);
+      }
     }
   }
+}
+
+// The other warp of a pair: O = P . V.
+template <bool kExact>
+HF_DEVICE void weigh(const Block& block, OutTile& out) {
+  const AttentionArgs& args = block.args;
+  const Steps& steps = block.steps;
+  const int lane = threadIdx.x & 31, pair = threadIdx.x / 32 - kPairs;
+  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
+  const unsigned p_rows = 4 * block.warp_row() * kPPitch,
+                 v_lane = 4 * (lane % 4 * kValuePitch + lane / 4 * 2);
+  const auto load_values = [&](int step) {
+    const int chunk = block.work().chunk;
+    block.load<kValueDim, kValuePitch>(
+        block.shared + Places::v + step % 2 * (4 * kKeys * kValuePitch), args.v, args.v_stride,
+        step, chunk * kValueDim, min(value_dim - chunk * kValueDim, kValueDim));
+  };
+  HF_UNROLL
+  for (int i = 0; i < kRowTiles; i++) {
+    HF_UNROLL
+    for (int n = 0; n < kValueDim / 2; n++) out[i][n] = 0.0f;
+  }
+  for (int step = steps.end - 1; step >= steps.begin && step > steps.end - 3; step--)
+    arrive(kEmpty + step % 2);
+  if (steps.end > steps.begin) load_values(steps.end - 1);
+#pragma unroll 1
+  for (int step = steps.end - 1; step >= steps.begin; step--) {
+    const int buffer = step % 2;
+    wait_copies<0>();
+    meet(kFull + buffer);  // P and V are there, and all warps are through with the V before
+    if (step > steps.begin) load_values(step - 1);
+    if (block.needs(step)) {
+      if (load_bits(block.shared + Places::moved + 4 * (buffer * kPairs + pair))) {
+        HF_UNROLL
+        for (int i = 0; i < kRowTiles; i++) {
+          float factor[2];
+          HF_UNROLL
+          for (int h = 0; h < 2; h++) {
+            const int row = block.warp_row() + 16 * i + 8 * h + lane / 4;
+            factor[h] = load_float(block.shared + Places::factor + 4 * (buffer * kRows + row));
+          }
+          scale_rows(out[i], factor);
+        }
+      }
+      unsigned seen = ~0u;
+      if constexpr (kElementwise)
+        seen = load_bits(block.shared + Places::seen + 4 * (buffer * kPairs + pair));
+      const unsigned p = block.shared + Places::p + buffer * (4 * kRows * kPPitch) + p_rows,
+                     v = block.shared + Places::v + buffer * (4 * kKeys * kValuePitch);
+      if constexpr (kExact) {
+        multiply_values_exactly(out, p + 4 * (lane / 4 * kPPitch), v + 4 * (lane % 4 * 4), seen);
+      } else {
+        multiply_values(out, p + 4 * (lane % 16 * kPPitch + lane / 16 * 4), v + v_lane, seen);
+      }
+    }
+    if (step - 2 >= steps.begin) arrive(kEmpty + buffer);
+  }
+  wait_copies<0>();
 }
 
 // True if anything of this lane is infinite or NaN.
-HF_DEVICE bool has_nonfinite(const WarpTile& warp) {
+HF_DEVICE bool has_nonfinite(const OutTile& out) {
   float zero = 0.0f;
   HF_UNROLL
   for (int i = 0; i < kRowTiles; i++) {
     HF_UNROLL
-    for (int h = 0; h < 2; h++) zero = fmaf(warp.softmax[i].sum[h], 0.0f, zero);
-    HF_UNROLL
-    for (int n = 0; n < kValueDim / 2; n++) zero = fmaf(warp.out[i][n], 0.0f, zero);
+    for (int n = 0; n < kValueDim / 2; n++) zero = fmaf(out[i][n], 0.0f, zero);
   }
   return !(zero == 0.0f);
 }
 
-// O / sum, and the log-sum-exp.
-HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const WarpTile& warp,
-                            int fault) {
+// O / sum, and the log-sum-exp. `rows` is the first row of the warp in the block.
+HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const OutTile& out,
+                            unsigned shared, int rows, int fault) {
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
   const int lane = threadIdx.x & 31;
@@ -284,9 +499,10 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
   for (int i = 0; i < kRowTiles; i++) {
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
-      const int query = work.row + threadIdx.x / 32 * kRowTiles * 16 + 16 * i + 8 * h + lane / 4;
-      const RowResult result = finish_row(args, work.head, warp.softmax[i].reference[h],
-                                          quad_sum(warp.softmax[i].sum[h]), fault);
+      const int of_block = rows + 16 * i + 8 * h + lane / 4, query = work.row + of_block;
+      const RowResult result =
+          finish_row(args, work.head, load_float(shared + Places::reference + 4 * of_block),
+                     load_float(shared + Places::sum + 4 * of_block), fault);
       if (query >= args.seq_q) continue;
       float* row = (float*)args.out + work.batch * args.out_stride.batch +
                    work.head * args.out_stride.head + query * args.out_stride.seq +
@@ -313,7 +529,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
         float o[4];
         HF_UNROLL
         for (int e = 0; e < 4; e++)
-          o[e] = warp.out[i][8 * m + 4 * (e % 2) + 2 * h + e / 2] * result.factor;
+          o[e] = out[i][8 * m + 4 * (e % 2) + 2 * h + e / 2] * result.factor;
         if (whole_pieces && column + 4 <= value_columns) {
           *(float4*)(row + column) = make_float4(o[0], o[1], o[2], o[3]);
         } else {
@@ -332,154 +548,31 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
 template <bool kExact>
 HF_DEVICE bool attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
                       int sequence) {
-  extern __shared__ __align__(128) unsigned char shared[];
-  const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch,
-                 v_tile = k_tile + 4 * kKeys * kPitch;
-  const int lane = threadIdx.x & 31, warp_row = threadIdx.x / 32 * kRowTiles * 16;
-  const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
-  const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
-
-  // What only the epilogue needs waits in shared memory: registers are what this kernel is short
-  // of.
-  const unsigned kept = v_tile + 4 * kKeys * kValuePitch;
+  extern __shared__ __align__(128) unsigned char memory[];
+  const unsigned shared = shared_address(memory);
   if (threadIdx.x == 0) {
     Work epilogue = work;
     if (Spec::ragged) epilogue.batch = sequence;
-    keep_work(kept, epilogue);
+    keep_work(shared + Places::kept, epilogue);
   }
+  barrier();
+  const bool scores = threadIdx.x < kGroup;
   const int last_row = min(work.row + kRows, args.seq_q) - 1;
-  const KeyRange block_keys = keys_seen_by_any(args, work.row, last_row);
-  Steps steps = steps_of(args, work.row, last_row, kKeys);
-  if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
-
-  const float* q = (const float*)args.q + work.batch * args.q_stride.batch +
-                   work.head * args.q_stride.head + work.row * args.q_stride.seq;
-  const float* k =
-      (const float*)args.k + work.batch * args.k_stride.batch + work.kv_head * args.k_stride.head;
-  const float* v = (const float*)args.v + work.batch * args.v_stride.batch +
-                   work.kv_head * args.v_stride.head + work.chunk * kValueDim;
-  const int value_columns = min(value_dim - work.chunk * kValueDim, kValueDim);
-  PagedKeys<kKeys, kThreads> places;
-  places.table = kept + 32;
-  const auto load_keys = [&](int step) {
-    const int first = step * kKeys;
-    if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kHeadDim, kPitch, kThreads>(
-          k_tile, k, [&](int row) { return places.key(step, row); }, block_keys.first - first,
-          block_keys.end - first, head_dim);
-    } else {
-      load_rows<kKeys, kHeadDim, kPitch, kThreads>(k_tile, k + first * args.k_stride.seq,
-                                                   args.k_stride.seq, block_keys.first - first,
-                                                   block_keys.end - first, head_dim);
-    }
-    copies_issued();
-  };
-  const auto load_values = [&](int step) {
-    const int first = step * kKeys;
-    if constexpr (Spec::paged) {
-      load_paged_rows<kKeys, kValueDim, kValuePitch, kThreads>(
-          v_tile, v, [&](int row) { return places.value(step, row); }, block_keys.first - first,
-          block_keys.end - first, value_columns);
-      places.publish(args, step - 1);
-      places.fetch(args, step - 2, block_keys.first, block_keys.end);
-    } else {
-      load_rows<kKeys, kValueDim, kValuePitch, kThreads>(
-          v_tile, v + first * args.v_stride.seq, args.v_stride.seq, block_keys.first - first,
-          block_keys.end - first, value_columns);
-    }
-    copies_issued();
-  };
-  if constexpr (Spec::paged) {
-    places.fetch(args, steps.end - 1, block_keys.first, block_keys.end);
-    places.publish(args, steps.end - 1);
-    barrier();
-    places.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
+  Block block = {args, shared, steps_of(args, work.row, last_row, kKeys)};
+  if constexpr (Spec::split_keys) take_share(block.steps, args, work.split, kKeys);
+  if (scores) {
+    score<kExact>(block);
+    if (__syncthreads_or(false) && !kExact) return false;
+    return true;
   }
-  load_rows<kRows, kHeadDim, kPitch, kThreads>(q_tile, q, args.q_stride.seq, 0,
-                                               args.seq_q - work.row, head_dim);
-  if (steps.end > steps.begin) load_keys(steps.end - 1);
-
-  // Where this lane's parts of the tiles begin.
-  const unsigned q_lane = q_tile + 4 * ((warp_row + lane % 16) * kPitch + lane / 16 * 4),
-                 k_lane = k_tile + 4 * ((lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 4),
-                 v_lane = v_tile + 4 * (lane % 4 * 2 * kValuePitch + lane / 4 * 2);
-  const float scale = exponent_scale(args);
-  WarpTile warp;
-
-  const auto do_step = [&](int step, auto masked) {
-    constexpr bool kMasked = decltype(masked)::value;
-    wait_copies<0>();
-    barrier();  // K is there, and all warps are through with V
-    load_values(step);
-    bool needed = true;
-    if constexpr (kMasked) {  // some rows of the block may have no key here
-      const int row = work.row + warp_row;
-      const KeyRange warp_keys =
-          keys_seen_by_any(args, row, min(row + kRowTiles * 16, args.seq_q) - 1);
-      needed = step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first;
-    }
-    float s[kRowTiles][kKeys / 2];
-    unsigned seen = ~0u;
-    if (needed) {
-      if constexpr (kExact) {
-        multiply_keys_exactly(s, q_tile + 4 * (warp_row + lane / 4) * kPitch,
-                              k_tile + 4 * (lane % 4 * 2 * kPitch));
-      } else {
-        multiply_keys(s, q_lane, k_lane);
-      }
-      if constexpr (kMasked || kScoreModified) {
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) {
-          const int row = opaque(work.row + warp_row + 16 * i + lane / 4);
-          modify_scores<kMasked>(args, s[i], {{row, row + 8}, {work.head, work.head}}, work.batch,
-                                 step * kKeys + 2 * (lane & 3));
-        }
-      }
-      if constexpr (kElementwise) seen = keys_in_sight(s);
-      update_references(warp, s, scale);
-    }
-    wait_copies<0>();
-    barrier();  // V is there, and all warps are through with K
-    if (step > steps.begin) load_keys(step - 1);
-    if (needed) {
-      HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) exponentials<kMasked>(s[i], warp.softmax[i], scale);
-      if constexpr (kExact) {
-        multiply_values_exactly(warp, s, v_tile + 4 * (lane % 4 * 4), seen);
-      } else {
-        multiply_values(warp, s, v_lane, seen);
-      }
-    }
-  };
-
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    warp.softmax[i].clear();
-    HF_UNROLL
-    for (int n = 0; n < kValueDim / 2; n++) warp.out[i][n] = 0.0f;
-  }
-  int step = steps.end - 1;
-#pragma unroll 1
-  for (; step >= steps.begin && (kExact || step >= steps.unmasked_end); step--)
-    do_step(step, Constant<true>());
-  if constexpr (!kElementwise && !kExact) {
-#pragma unroll 1
-    for (; step >= steps.begin && step >= steps.unmasked_begin; step--)
-      do_step(step, Constant<false>());
-  }
-  if constexpr (Spec::window_left && !kExact) {
-#pragma unroll 1
-    for (; step >= steps.begin; step--) do_step(step, Constant<true>());
-  }
-  wait_copies<0>();
-  if constexpr (kExact) {
-    barrier();
-  } else {
-    if (__syncthreads_or(has_nonfinite(warp))) return false;
-  }
-  finish_work(launch, args, kept, [&](const AttentionArgs& of, const Work& done, int fault) {
-    store_result(of, done, warp, fault);
-  });
+  OutTile out;
+  weigh<kExact>(block, out);
+  // A sum that is not finite has made outputs of NaN.
+  if (__syncthreads_or(has_nonfinite(out)) && !kExact) return false;
+  finish_work(launch, args, shared + Places::kept,
+              [&](const AttentionArgs& of, const Work& done, int fault) {
+                store_result(of, done, out, shared, block.warp_row(), fault);
+              });
   return true;
 }
 
@@ -516,7 +609,7 @@ HF_DEVICE bool attend_block(const AttentionArgs& args) {
 
 using namespace hipflash;
 
-extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(2 * kGroup, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   if (!attend_block<false>(args)) attend_block<true>(args);
 }

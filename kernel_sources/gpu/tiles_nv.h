@@ -158,19 +158,20 @@ HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool
 
 // ---------------------------------------------------------------- attention_forward_nvtf32.cu
 
-// f32 on tf32 matrix units, three products for one, sm_80 and up, every feature.
+// f32 on tf32 matrix units, three products for one, sm_80 and up, every feature. Two warps, one for
+// scores and one for values, share 16 row_tiles rows.
 struct NvTf32Tile {
-  int tile_keys;      // a multiple of 16
-  int waves;          // warps per block
-  int row_tiles;      // 16-row tiles per warp, 1 or 2
+  int tile_keys;      // 16 or 32
+  int pairs;          // of warps
+  int row_tiles;      // 1 or 2
   int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
 };
 
 HF_BOTH constexpr int nvtf32_tile_rows(const NvTf32Tile& t) {
-  return t.waves * t.row_tiles * 16;
+  return t.pairs * t.row_tiles * 16;
 }
 HF_BOTH constexpr int nvtf32_threads(const NvTf32Tile& t) {
-  return t.waves * 32;
+  return t.pairs * 64;
 }
 // Accumulators take at most 128 registers.
 HF_BOTH constexpr int nvtf32_value_chunks(int row_tiles, int value_head_dim) {
@@ -182,9 +183,21 @@ HF_BOTH constexpr int nvtf32_value_chunk(int row_tiles, int value_head_dim) {
   return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
 }
 HF_BOTH constexpr int nvtf32_shared_bytes(const NvTf32Tile& t, int head_dim, int value_head_dim) {
-  return 4 * ((nvtf32_tile_rows(t) + t.tile_keys) * (nv_round_up(head_dim, 8) + 4) +
-              t.tile_keys * (nvtf32_value_chunk(t.row_tiles, value_head_dim) + 4)) +
+  const int rows = nvtf32_tile_rows(t), pitch = nv_round_up(head_dim, 8) + 4;
+  const int value_pitch = nvtf32_value_chunk(t.row_tiles, value_head_dim) + 8;
+  return 4 * (rows * pitch + 2 * t.tile_keys * (pitch + value_pitch) +
+              2 * rows * (t.tile_keys + 4) + 4 * rows + 4 * t.pairs) +
          32;  // what the epilogue needs
+}
+
+// The default for a head dimension; more shared memory than `shared_limit` if none fits.
+HF_BOTH constexpr NvTf32Tile nvtf32_default(int head_dim, int value_head_dim, int shared_limit) {
+  const NvTf32Tile tiles[] = {
+      {32, 4, 2, 1}, {16, 4, 2, 1}, {32, 4, 1, 1}, {16, 4, 1, 1}, {16, 2, 1, 1}, {16, 1, 1, 1}};
+  for (int i = nv_max(head_dim, value_head_dim) <= 128 ? 0 : 2; i < 5; i++) {
+    if (nvtf32_shared_bytes(tiles[i], head_dim, value_head_dim) <= shared_limit) return tiles[i];
+  }
+  return tiles[5];
 }
 
 // ---------------------------------------------------------------- attention_forward_sm90.cu

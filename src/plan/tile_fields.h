@@ -67,6 +67,14 @@ void each_field(NvF32Tile& t, F&& f) {
 }
 
 template <class F>
+void each_field(NvTf32Tile& t, F&& f) {
+  f("tile_keys", t.tile_keys);
+  f("pairs", t.pairs);
+  f("row_tiles", t.row_tiles);
+  f("blocks_per_sm", t.blocks_per_sm);
+}
+
+template <class F>
 void each_field(Sm90Tile& t, F&& f) {
   f("tile_keys", t.tile_keys);
   f("query_groups", t.query_groups);

@@ -1,8 +1,8 @@
 // Products of f32 on matrix units that take tf32: mma.sync m16n8k8, sm_80 and up.
 //
-// An operand is the sum of two tf32 numbers, the nearest one and what is left: x = high + low to
-// 22 bits. Of the product of two such sums all but low * low, which is beyond what f32 keeps, is
-// computed.
+// An operand is the sum of two tf32 numbers, x = high + low to 22 bits, and of the product of two
+// such sums all but low * low is computed. What is left out is below 2^-21 of the product and, since
+// the low part of a rounded operand has either sign, near 0 on average.
 #pragma once
 
 namespace hipflash {
@@ -12,11 +12,18 @@ struct Parts {
   unsigned high[N], low[N];
 };
 
-// high has the 11 leading bits of x, rounded; low is exact, and the unit cuts it to 11 bits. Where
-// x is not finite low is NaN.
+// high has the 11 leading bits of x, rounded; low is the exact rest, which the unit cuts to 11 bits.
+// Where x is not finite, or rounds to infinity, low is not finite either.
 HF_DEVICE void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & ~0x1fffu;
   low = __float_as_uint(x - __uint_as_float(high));
+}
+
+// The same for an operand that comes in place: the unit itself cuts high to its leading bits, so
+// there is less to do. Only for one of two operands, see above.
+HF_DEVICE void cut(unsigned x, unsigned& high, unsigned& low) {
+  high = x;
+  low = __float_as_uint(__uint_as_float(x) - __uint_as_float(x & ~0x1fffu));
 }
 
 // Four 8 x 4 blocks of 32-bit words, one row of 16 bytes at each lane's address.

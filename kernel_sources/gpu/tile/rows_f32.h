@@ -17,6 +17,17 @@ HF_DEVICE float2 load_pair(unsigned from) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from));
   return x;
 }
+HF_DEVICE void store_pair(unsigned to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+}
+HF_DEVICE unsigned load_bits(unsigned from) {
+  unsigned x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from));
+  return x;
+}
+HF_DEVICE void store_bits(unsigned to, unsigned x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
 HF_DEVICE float load_float(unsigned from) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from));
@@ -26,7 +37,7 @@ HF_DEVICE float component(const float4& x, int e) {
   return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w;
 }
 
-// Copies rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
+// The `Threads` threads that call copy rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
 // zeros.
 template <int Rows, int Columns, int Pitch, int Threads>
 HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end,
@@ -49,12 +60,38 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
   }
 }
 
-// The same for keys in pages: row r is `distance(r)` elements from `from`.
-template <int Rows, int Columns, int Pitch, int Threads, class Distance>
-HF_DEVICE void load_paged_rows(unsigned tile, const float* from, Distance&& distance, int first,
-                               int end, int columns) {
+// The same for rows that all exist, of `Columns` floats that all exist, on multiples of 16 bytes.
+template <int Rows, int Columns, int Pitch, int Threads>
+HF_DEVICE void load_whole_rows(unsigned tile, const float* from, long long stride, int thread) {
+  constexpr int kPer = Columns / 4;
+  if constexpr (Threads % kPer == 0) {  // each thread stays in its columns
+    constexpr int kStep = Threads / kPer;
+    const int row = thread / kPer;
+    const char* source = (const char*)(from + row * stride + thread % kPer * 4);
+    unsigned to = tile + 4 * (row * Pitch + thread % kPer * 4);
+    HF_UNROLL
+    for (int i = 0; i < (Rows + kStep - 1) / kStep; i++) {
+      if (Rows % kStep == 0 || row + i * kStep < Rows) copy_piece(to, source, 16);
+      to += 4 * kStep * Pitch;
+      source += 4 * kStep * stride;
+    }
+  } else {
+    for (int x = thread; x < Rows * kPer; x += Threads) {
+      const int row = x / kPer, column = x % kPer * 4;
+      copy_piece(tile + 4 * (row * Pitch + column), (const char*)(from + row * stride + column),
+                 16);
+    }
+  }
+}
+
+// The same where row r is `distance(r)` elements from `from`, as of keys in pages. kUnroll: copies
+// of a thread at a time, which take registers.
+template <int Rows, int Columns, int Pitch, int Threads, int kUnroll, class Distance>
+HF_DEVICE void load_rows_at(unsigned tile, const float* from, Distance&& distance, int first,
+                            int end, int columns, int thread) {
   constexpr int kStep = Spec::aligned ? 4 : 1, kPer = Columns / kStep;
-  for (int x = threadIdx.x; x < Rows * kPer; x += Threads) {
+#pragma unroll kUnroll
+  for (int x = thread; x < Rows * kPer; x += Threads) {
     const int row = x / kPer, column = x % kPer * kStep;
     const int count = row >= first && row < end ? min(max(columns - column, 0), kStep) : 0;
     const unsigned to = tile + 4 * (row * Pitch + column);
