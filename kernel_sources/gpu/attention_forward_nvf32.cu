@@ -266,9 +266,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
           k_tile, k, [&](int row) { return places.key(step, row); }, block_keys.first - first,
           block_keys.end - first, head_dim, threadIdx.x);
     } else {
-      load_rows<kKeys, kHeadDim, kPitch, kThreads>(k_tile, k + first * args.k_stride.seq, args.k_stride.seq,
-                                         block_keys.first - first, block_keys.end - first,
-                                         head_dim);
+      load_rows<kKeys, kHeadDim, kPitch, kThreads>(k_tile, k + first * args.k_stride.seq,
+                                                   args.k_stride.seq, block_keys.first - first,
+                                                   block_keys.end - first, head_dim);
     }
     copies_issued();
   };
@@ -282,8 +282,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       places.fetch(args, step - 2, block_keys.first, block_keys.end);
     } else {
       load_rows<kKeys, kValueDim, kValueDim, kThreads>(v_tile, v + first * args.v_stride.seq,
-                                             args.v_stride.seq, block_keys.first - first,
-                                             block_keys.end - first, value_columns);
+                                                       args.v_stride.seq, block_keys.first - first,
+                                                       block_keys.end - first, value_columns);
     }
     copies_issued();
   };
@@ -293,8 +293,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     barrier();
     places.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
   }
-  load_rows<kRows, kHeadDim, kPitch, kThreads>(q_tile, q, args.q_stride.seq, 0, args.seq_q - work.row,
-                                     head_dim);
+  load_rows<kRows, kHeadDim, kPitch, kThreads>(q_tile, q, args.q_stride.seq, 0,
+                                               args.seq_q - work.row, head_dim);
   if (steps.end > steps.begin) load_keys(steps.end - 1);
 
   // This lane's first row in the block, and where its parts of the tiles begin.

@@ -31,8 +31,8 @@ namespace hipflash {
 
 constexpr int kRowTiles = Spec::row_tiles;
 constexpr int kHeadDim = round_up(Spec::head_dim ? Spec::head_dim : nv_max_head_dim(), 8);
-constexpr int kValueDim = nvtf32_value_chunk(
-    kRowTiles, Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
+constexpr int kValueDim =
+    nvtf32_value_chunk(kRowTiles, Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kPairs = Spec::pairs, kGroup = kPairs * 32;  // threads of one kind
 constexpr int kRows = kPairs * kRowTiles * 16;
@@ -56,6 +56,12 @@ struct Places {
 };
 static_assert(kKeys <= 32);
 
+}  // namespace hipflash
+
+#include "gpu/tile/products_tf32.h"
+
+namespace hipflash {
+
 // Barriers between the two kinds of warps: P of a buffer is there, or has been read.
 HF_DEVICE void arrive(int id) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(2 * kGroup) : "memory");
@@ -64,171 +70,6 @@ HF_DEVICE void meet(int id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(2 * kGroup) : "memory");
 }
 constexpr int kFull = 1, kEmpty = 3;
-
-// S = Q . K^T. `q` and `k` are what this lane reads for ldmatrix.
-HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], unsigned q, unsigned k) {
-  float small[kRowTiles][kKeys / 2];
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 2; n++) s[i][n] = small[i][n] = 0.0f;
-  }
-#pragma unroll 4
-  for (int c = 0; c < kHeadDim / 8; c++) {
-    Parts<4> a[kRowTiles];
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      unsigned x[4];
-      read_blocks(x, q + 4 * (16 * i * kPitch + 8 * c));
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) split(__uint_as_float(x[e]), a[i].high[e], a[i].low[e]);
-    }
-    Parts<2> b[kKeys / 8];
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 8; n += 2) {
-      unsigned x[4];
-      read_blocks(x, k + 4 * (8 * n * kPitch + 8 * c));
-      HF_UNROLL
-      for (int e = 0; e < 4; e++)
-        cut(x[e], b[n + e / 2].high[e % 2], b[n + e / 2].low[e % 2]);
-    }
-    HF_UNROLL
-    for (int product = 0; product < kProducts; product++) {
-      HF_UNROLL
-      for (int n = 0; n < kKeys / 8; n++) {
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) {
-          float(&sum)[kRowTiles][kKeys / 2] = product == 2 ? s : small;
-          mma_product(product, &sum[i][4 * n], a[i], b[n]);
-        }
-      }
-    }
-  }
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 2; n++) s[i][n] += small[i][n];
-  }
-}
-
-// The same by multiply-adds. `q` is this lane's first row, `k` its first key.
-HF_DEVICE void multiply_keys_exactly(float (&s)[kRowTiles][kKeys / 2], unsigned q, unsigned k) {
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) {
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 2; n++) s[i][n] = 0.0f;
-  }
-#pragma unroll 1
-  for (int c = 0; c < kHeadDim; c++) {
-    float a[kRowTiles][2];
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      HF_UNROLL
-      for (int h = 0; h < 2; h++) a[i][h] = load_float(q + 4 * ((16 * i + 8 * h) * kPitch + c));
-    }
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 8; n++) {
-      HF_UNROLL
-      for (int e = 0; e < 2; e++) {
-        const float b = load_float(k + 4 * ((8 * n + e) * kPitch + c));
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) {
-          HF_UNROLL
-          for (int h = 0; h < 2; h++)
-            s[i][4 * n + 2 * h + e] = fmaf(a[i][h], b, s[i][4 * n + 2 * h + e]);
-        }
-      }
-    }
-  }
-}
-
-// What a warp accumulates of the output. Register 8m + 4e + 2h + x of tile i is row
-// 16i + 8h + lane/4, column 16m + 4(lane%4) + 2x + e.
-using OutTile = float[kRowTiles][kValueDim / 2];
-
-// O += P . V. `p` and `v` are what this lane reads of the two; `seen` has a bit for each key that
-// some row of the warp sees, and the values of others do not count, whatever they are.
-HF_DEVICE void multiply_values(OutTile& out, unsigned p, unsigned v, unsigned seen) {
-  Parts<4> a[kKeys / 8][kRowTiles];
-  HF_UNROLL
-  for (int n = 0; n < kKeys / 8; n++) {
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      unsigned x[4];
-      read_blocks(x, p + 4 * (16 * i * kPPitch + 8 * n));
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) split(__uint_as_float(x[e]), a[n][i].high[e], a[n][i].low[e]);
-    }
-  }
-  HF_UNROLL
-  for (int m = 0; m < kPieces; m++) {
-    float part[kRowTiles][8];
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      HF_UNROLL
-      for (int e = 0; e < 8; e++) part[i][e] = 0.0f;
-    }
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 8; n++) {
-      Parts<2> b[2];
-      HF_UNROLL
-      for (int x = 0; x < 2; x++) {
-        float2 pair = load_pair(v + 4 * ((8 * n + 4 * x) * kValuePitch + 16 * m));
-        if constexpr (kElementwise) {
-          if (!(seen >> (8 * n + 4 * x + threadIdx.x % 4) & 1)) pair = make_float2(0.0f, 0.0f);
-        }
-        split(pair.x, b[0].high[x], b[0].low[x]);
-        split(pair.y, b[1].high[x], b[1].low[x]);
-      }
-      HF_UNROLL
-      for (int product = 0; product < kProducts; product++) {
-        HF_UNROLL
-        for (int e = 0; e < 2; e++) {
-          HF_UNROLL
-          for (int i = 0; i < kRowTiles; i++)
-            mma_product(product, &part[i][4 * e], a[n][i], b[e]);
-        }
-      }
-    }
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      HF_UNROLL
-      for (int e = 0; e < 8; e++) out[i][8 * m + e] += part[i][e];
-    }
-  }
-}
-
-// The same by multiply-adds. `p` is this lane's first row, `v` what it reads of the first key.
-HF_DEVICE void multiply_values_exactly(OutTile& out, unsigned p, unsigned v, unsigned seen) {
-#pragma unroll 1
-  for (int key = 0; key < kKeys; key++) {
-    float a[kRowTiles][2];
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      HF_UNROLL
-      for (int h = 0; h < 2; h++) a[i][h] = load_float(p + 4 * ((16 * i + 8 * h) * kPPitch + key));
-    }
-    const bool counts = !kElementwise || (seen >> key & 1);
-    HF_UNROLL
-    for (int m = 0; m < kPieces; m++) {
-      HF_UNROLL
-      for (int x = 0; x < 2; x++) {
-        float2 b = load_pair(v + 4 * (key * kValuePitch + 16 * m + 2 * x));
-        if (!counts) b = make_float2(0.0f, 0.0f);
-        HF_UNROLL
-        for (int i = 0; i < kRowTiles; i++) {
-          HF_UNROLL
-          for (int h = 0; h < 2; h++) {
-            float& even = out[i][8 * m + 2 * h + x];
-            float& odd = out[i][8 * m + 4 + 2 * h + x];
-            even = fmaf(a[i][h], b.x, even);
-            odd = fmaf(a[i][h], b.y, odd);
-          }
-        }
-      }
-    }
-  }
-}
 
 // P = exp2(S * scale - reference), to shared memory; adds to the sums. `p` is this lane's first
 // element.
@@ -273,8 +114,7 @@ struct Block {
   // Some rows of the block may have no key in a step. Both warps of a pair must say the same.
   HF_DEVICE bool needs(int step) const {
     const int row = work().row + warp_row();
-    const KeyRange of_warp =
-        keys_seen_by_any(args, row, min(row + kRowTiles * 16, args.seq_q) - 1);
+    const KeyRange of_warp = keys_seen_by_any(args, row, min(row + kRowTiles * 16, args.seq_q) - 1);
     return step * kKeys < of_warp.end && (step + 1) * kKeys > of_warp.first;
   }
 
@@ -283,8 +123,7 @@ struct Block {
   HF_DEVICE void load(unsigned to, const void* from, const RowStrides& stride, int step,
                       int first_column, int columns) const {
     const Work piece = work();
-    const KeyRange keys =
-        keys_seen_by_any(args, piece.row, min(piece.row + kRows, args.seq_q) - 1);
+    const KeyRange keys = keys_seen_by_any(args, piece.row, min(piece.row + kRows, args.seq_q) - 1);
     const float* head = (const float*)from + piece.kv_head * stride.head + first_column;
     const int first = step * kKeys;
     const auto distance = [&](int row) {
@@ -296,7 +135,7 @@ struct Block {
       load_whole_rows<kKeys, Columns, Pitch, kGroup>(to, head, stride.seq, thread());
     } else {
       load_rows_at<kKeys, Columns, Pitch, kGroup, kCopies>(to, head, distance, keys.first - first,
-                                                     keys.end - first, columns, thread());
+                                                           keys.end - first, columns, thread());
     }
     copies_issued();
   }
@@ -314,16 +153,16 @@ HF_DEVICE void score(const Block& block) {
                  k_lane = 4 * ((lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 4),
                  p_lane = 4 * ((block.warp_row() + lane / 4) * kPPitch + lane % 4 * 2);
   const auto load_keys = [&](int step) {
-    block.load<kHeadDim, kPitch>(block.shared + Places::k + step % 2 * (4 * kKeys * kPitch),
-                                 args.k, args.k_stride, step, 0, head_dim);
+    block.load<kHeadDim, kPitch>(block.shared + Places::k + step % 2 * (4 * kKeys * kPitch), args.k,
+                                 args.k_stride, step, 0, head_dim);
   };
   const Work work = block.work();
   const float* q = (const float*)args.q + work.batch * args.q_stride.batch +
                    work.head * args.q_stride.head + work.row * args.q_stride.seq;
   const int rows = args.seq_q - work.row;
   if (Spec::aligned && rows >= kRows && head_dim == kHeadDim) {
-    load_whole_rows<kRows, kHeadDim, kPitch, kGroup>(block.shared + Places::q, q,
-                                                     args.q_stride.seq, block.thread());
+    load_whole_rows<kRows, kHeadDim, kPitch, kGroup>(block.shared + Places::q, q, args.q_stride.seq,
+                                                     block.thread());
   } else {
     load_rows_at<kRows, kHeadDim, kPitch, kGroup, kCopies>(
         block.shared + Places::q, q, [&](int row) { return row * args.q_stride.seq; }, 0, rows,
@@ -425,7 +264,7 @@ template <bool kExact>
 HF_DEVICE void weigh(const Block& block, OutTile& out) {
   const AttentionArgs& args = block.args;
   const Steps& steps = block.steps;
-  const int lane = threadIdx.x & 31, pair = threadIdx.x / 32 - kPairs;
+  const int lane = threadIdx.x & 31;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const unsigned p_rows = 4 * block.warp_row() * kPPitch,
                  v_lane = 4 * (lane % 4 * kValuePitch + lane / 4 * 2);
@@ -450,6 +289,7 @@ HF_DEVICE void weigh(const Block& block, OutTile& out) {
     meet(kFull + buffer);  // P and V are there, and all warps are through with the V before
     if (step > steps.begin) load_values(step - 1);
     if (block.needs(step)) {
+      const int pair = block.thread() / 32;
       if (load_bits(block.shared + Places::moved + 4 * (buffer * kPairs + pair))) {
         HF_UNROLL
         for (int i = 0; i < kRowTiles; i++) {
@@ -601,7 +441,7 @@ HF_DEVICE bool attend_block(const AttentionArgs& args) {
                              ? args.batch * args.heads_q
                              : nv_heads_together(args, args.heads_q / args.heads_kv, tiles,
                                                  pieces_together(tiles, 1), 4);
-    return attend<kExact>(args, args, work_of<kRows, false>(args, block, together, chunks), 0);
+    return attend<kExact>(args, args, work_of<kRows>(args, block, together, chunks), 0);
   }
 }
 
@@ -611,5 +451,6 @@ using namespace hipflash;
 
 extern "C" __global__ void __launch_bounds__(2 * kGroup, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
+  if constexpr (Spec::split_keys) launch_next();
   if (!attend_block<false>(args)) attend_block<true>(args);
 }

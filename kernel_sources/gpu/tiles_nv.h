@@ -192,8 +192,8 @@ HF_BOTH constexpr int nvtf32_shared_bytes(const NvTf32Tile& t, int head_dim, int
 
 // The default for a head dimension; more shared memory than `shared_limit` if none fits.
 HF_BOTH constexpr NvTf32Tile nvtf32_default(int head_dim, int value_head_dim, int shared_limit) {
-  const NvTf32Tile tiles[] = {
-      {32, 4, 2, 1}, {16, 4, 2, 1}, {32, 4, 1, 1}, {16, 4, 1, 1}, {16, 2, 1, 1}, {16, 1, 1, 1}};
+  const NvTf32Tile tiles[] = {{32, 4, 2, 1}, {16, 4, 2, 1}, {32, 4, 1, 1},
+                              {16, 4, 1, 1}, {16, 2, 1, 1}, {16, 1, 1, 1}};
   for (int i = nv_max(head_dim, value_head_dim) <= 128 ? 0 : 2; i < 5; i++) {
     if (nvtf32_shared_bytes(tiles[i], head_dim, value_head_dim) <= shared_limit) return tiles[i];
   }

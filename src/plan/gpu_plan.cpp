@@ -287,8 +287,9 @@ const Family kSm90{
 const Family kNvF32{
     "gpu/attention_forward_nvf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
 
-const Family kNvTf32{
-    "gpu/attention_forward_nvtf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
+const Family kNvTf32{"gpu/attention_forward_nvtf32.cu",
+                     jit::CompilerKind::nvrtc,
+                     {"--std=c++17", "-default-device"}};
 
 // attention_merge of the NVIDIA families, which waits for the forward kernel by itself.
 const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
@@ -388,18 +389,13 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
                         kNvMerge, "f32 multiply-adds");
 }
 
-// Up to so many queries the rows of a block are mostly empty whatever computes them.
-constexpr int kFewF32Queries = 16;
-
 // Three products of tf32 pay where the units do eight of them in the time of one of f32, as on the
 // cards for data centers; those for graphics have a quarter of that.
-bool tf32_pays(const Problem& problem, const AttentionArgs& args, const DeviceFacts& device) {
+bool tf32_pays(const AttentionArgs& args, const DeviceFacts& device) {
   if (device.arch != "sm_80" && device.arch != "sm_90" && device.arch != "sm_90a") return false;
   const int shared = static_cast<int>(device.shared_bytes);
   const NvTf32Tile tile = nvtf32_default(args.head_dim, args.value_head_dim, shared);
-  if (nvtf32_shared_bytes(tile, args.head_dim, args.value_head_dim) > shared) return false;
-  const long long queries = queries_of_choice(problem);
-  return queries == 0 || queries > kFewF32Queries;
+  return nvtf32_shared_bytes(tile, args.head_dim, args.value_head_dim) <= shared;
 }
 
 KernelPlan plan_nvtf32(const Problem& problem, Builder builder, const DeviceFacts& device) {
@@ -407,13 +403,13 @@ KernelPlan plan_nvtf32(const Problem& problem, Builder builder, const DeviceFact
   const int shared = static_cast<int>(device.shared_bytes);
   const NvTf32Tile tile = builder.choose(kNvTf32, nvtf32_default(dim, value_dim, shared),
                                          [&] { return nvtf32_tiles(dim, value_dim, shared); });
-  return builder.finish(kNvTf32,
-                        {numbers_of(tile), tile.tile_keys, nvtf32_threads(tile),
-                         nvtf32_shared_bytes(tile, dim, value_dim)},
-                        {problem, nvtf32_tile_rows(tile),
-                         nvtf32_value_chunks(tile.row_tiles, value_dim), false,
-                         slots_of(device, 1)},
-                        kNvMerge, "f32 as three products of tf32");
+  return builder.finish(
+      kNvTf32,
+      {numbers_of(tile), tile.tile_keys, nvtf32_threads(tile),
+       nvtf32_shared_bytes(tile, dim, value_dim)},
+      {problem, nvtf32_tile_rows(tile), nvtf32_value_chunks(tile.row_tiles, value_dim), false,
+       slots_of(device, 1)},
+      kNvMerge, "f32 as three products of tf32");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
@@ -451,9 +447,8 @@ KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   const DeviceFacts& device = target.device;
   Builder builder = nv_builder(problem, target);
   if (problem.dtype == DType::f32) {
-    return tf32_pays(problem, builder.args(), device)
-               ? plan_nvtf32(problem, std::move(builder), device)
-               : plan_nvf32(problem, std::move(builder), device);
+    return tf32_pays(builder.args(), device) ? plan_nvtf32(problem, std::move(builder), device)
+                                             : plan_nvf32(problem, std::move(builder), device);
   }
   const std::string sm80 = "mma.sync for " + device.arch;
   if (device.arch != "sm_90a" || target.general()) {

@@ -113,7 +113,8 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kTiles][N]) {
 HF_DEVICE unsigned keys_of_warp(unsigned of_lane) {
   unsigned seen = 0;
   HF_UNROLL
-  for (int j = 0; j < 8; j++) seen |= (of_lane >> j & 1) << (8 * (j / 2) + 2 * (threadIdx.x & 3) + j % 2);
+  for (int j = 0; j < 8; j++)
+    seen |= (of_lane >> j & 1) << (8 * (j / 2) + 2 * (threadIdx.x & 3) + j % 2);
   seen |= __shfl_xor_sync(~0u, seen, 1);
   return seen | __shfl_xor_sync(~0u, seen, 2);
 }

@@ -1,8 +1,8 @@
 // Products of f32 on matrix units that take tf32: mma.sync m16n8k8, sm_80 and up.
 //
 // An operand is the sum of two tf32 numbers, x = high + low to 22 bits, and of the product of two
-// such sums all but low * low is computed. What is left out is below 2^-21 of the product and, since
-// the low part of a rounded operand has either sign, near 0 on average.
+// such sums all but low * low is computed. What is left out is below 2^-21 of the product and,
+// since the low part of a rounded operand has either sign, near 0 on average.
 #pragma once
 
 namespace hipflash {
@@ -12,8 +12,8 @@ struct Parts {
   unsigned high[N], low[N];
 };
 
-// high has the 11 leading bits of x, rounded; low is the exact rest, which the unit cuts to 11 bits.
-// Where x is not finite, or rounds to infinity, low is not finite either.
+// high has the 11 leading bits of x, rounded; low is the exact rest, which the unit cuts to 11
+// bits. Where x is not finite, or rounds to infinity, low is not finite either.
 HF_DEVICE void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & ~0x1fffu;
   low = __float_as_uint(x - __uint_as_float(high));

@@ -37,8 +37,8 @@ HF_DEVICE float component(const float4& x, int e) {
   return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w;
 }
 
-// The `Threads` threads that call copy rows of `columns` floats; rows outside first..end-1 and columns from `columns` on are
-// zeros.
+// The `Threads` threads that call copy rows of `columns` floats; rows outside first..end-1 and
+// columns from `columns` on are zeros.
 template <int Rows, int Columns, int Pitch, int Threads>
 HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int first, int end,
                          int columns) {
