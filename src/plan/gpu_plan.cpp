@@ -408,7 +408,7 @@ KernelPlan plan_nvtf32(const Problem& problem, Builder builder, const DeviceFact
       {numbers_of(tile), tile.tile_keys, nvtf32_threads(tile),
        nvtf32_shared_bytes(tile, dim, value_dim)},
       {problem, nvtf32_tile_rows(tile), nvtf32_value_chunks(tile.row_tiles, value_dim), false,
-       slots_of(device, 1)},
+       slots_of(device, 1), kUsualFill, keys_of_a_call(builder.args())},
       kNvMerge, "f32 as three products of tf32");
 }
 
