@@ -447,8 +447,10 @@ KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   const DeviceFacts& device = target.device;
   Builder builder = nv_builder(problem, target);
   if (problem.dtype == DType::f32) {
-    return tf32_pays(builder.args(), device) ? plan_nvtf32(problem, std::move(builder), device)
-                                             : plan_nvf32(problem, std::move(builder), device);
+    if (!target.general() && tf32_pays(builder.args(), device)) {
+      return plan_nvtf32(problem, std::move(builder), device);
+    }
+    return plan_nvf32(problem, std::move(builder), device);
   }
   const std::string sm80 = "mma.sync for " + device.arch;
   if (device.arch != "sm_90a" || target.general()) {
