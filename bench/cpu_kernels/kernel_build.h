@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "cpu/shape.h"
 #include "cpu/tiles.h"
 
 namespace hipflash::bench {
@@ -22,6 +23,7 @@ struct KernelConfig {
   int head_dim = 0, value_head_dim = 0;  // 0: general
   bool window_left = false, window_right = false, softcap = false, alibi = false, bias = false;
   bool mask = false, lse = true, split_keys = false;
+  CpuShape shape = {};
   CpuTile tile = {};
 };
 
@@ -61,6 +63,8 @@ inline std::string prologue(const KernelConfig& c) {
   number("tile_keys", c.tile.tile_keys);
   number("micro_rows", c.tile.micro_rows);
   number("micro_vectors", c.tile.micro_vectors);
+  number("chunk_rows", c.shape.chunk_rows);
+  number("few_keys", c.shape.few_keys);
   text << "};\n}\n#include \"cpu/attention_forward.cpp\"\n";
   return text.str();
 }

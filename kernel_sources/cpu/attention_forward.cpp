@@ -175,7 +175,7 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
   attend_values<Spec::micro_vectors>(args, buffers, first_row, blocks, spans);
 }
 
-// All rows of a chunk of at most Rows <= kFewRows rows against one block of keys in place.
+// All rows of a chunk of at most Rows <= kCpuFewRows rows against one block of keys in place.
 template <int Rows>
 HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, int first_key, int keys, float factor) {
@@ -241,7 +241,7 @@ HF_DEVICE KeyRange keys_of_part(const AttentionArgs& args, const Chunk& chunk, K
 // Rows before their first key.
 HF_DEVICE void clear_rows(const Chunk& chunk, const Buffers& buffers) {
   const int padded_rows =
-      chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kFewRows), Spec::micro_rows);
+      chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kCpuFewRows), Spec::micro_rows);
   for (int row = 0; row < padded_rows; ++row) {
     buffers.state.max[row] = -kInfinity;
     buffers.state.sum[row] = 0.0f;
@@ -267,6 +267,45 @@ HF_DEVICE void attend_handful(const AttentionArgs& args, const Chunk& chunk, con
   }
 }
 
+// Few rows: keys and values are read in place.
+HF_DEVICE void attend_in_place(const AttentionArgs& args, const Chunk& chunk,
+                               const Buffers& buffers, float sign, float factor) {
+  convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
+  for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
+    const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+    if (Spec::chunk_rows == 1 || (Spec::chunk_rows == 0 && chunk.rows == 1)) {
+      attend_few_rows<1>(args, chunk, buffers, key, keys, factor);
+    } else if constexpr (Spec::chunk_rows != 1) {
+      attend_few_rows<kCpuFewRows>(args, chunk, buffers, key, keys, factor);
+    }
+  }
+}
+
+// Many rows: queries, keys and values are packed for the register blocks.
+HF_DEVICE void attend_packed(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                             float sign, float factor) {
+  if (chunk.keys.first >= chunk.keys.end) return;
+  pack_queries(args, chunk, sign, buffers.queries);
+  RowList k_list, v_list;
+  const auto k_rows = [&](int key, int keys) {
+    return rows_of_keys(args, args.k, args.k_stride, chunk, key, keys, k_list);
+  };
+  const auto v_rows = [&](int key, int keys) {
+    return rows_of_keys(args, args.v, args.v_stride, chunk, key, keys, v_list);
+  };
+  for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
+    const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+    pack_keys(args, k_rows(key, keys), keys, round_up(keys, kColumnStep), buffers.keys);
+    pack_values(args, chunk, v_rows(key, keys), key, keys, buffers.values);
+    const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
+    const KeyRows next_k = k_rows(key + keys, next_keys), next_v = v_rows(key + keys, next_keys);
+    for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
+      prefetch_keys(args, next_k, next_v, next_keys, row, chunk.rows);
+      attend_block(args, chunk, buffers, row, key, keys, factor);
+    }
+  }
+}
+
 // All rows of the chunk against its keys: raw outputs, maxima and sums.
 HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers) {
   // Raw scores need a positive factor for their maximum to be the exponents' maximum: a negative
@@ -276,42 +315,20 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
   float factor = scale * sign;
   if (factor < 1e-30f) factor = 1e-30f;
 
-  const int all_keys = chunk.keys.end - chunk.keys.first;
-  if (chunk.rows <= kFewRows && all_keys > 0 && all_keys <= kFewKeys) {
-    attend_handful(args, chunk, buffers, all_keys, sign, factor);
-    return;
+  const bool few_rows = kMayHaveFewRows && (!kMayHaveManyRows || chunk.rows <= kCpuFewRows);
+  if constexpr (kMayHaveFewKeys) {
+    const int all_keys = chunk.keys.end - chunk.keys.first;
+    if (few_rows && all_keys > 0 && all_keys <= kCpuFewKeys) {
+      attend_handful(args, chunk, buffers, all_keys, sign, factor);
+      return;
+    }
   }
   clear_rows(chunk, buffers);
-  if (chunk.rows <= kFewRows) {
-    convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
-    for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
-      const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
-      if (chunk.rows == 1) {
-        attend_few_rows<1>(args, chunk, buffers, key, keys, factor);
-      } else {
-        attend_few_rows<kFewRows>(args, chunk, buffers, key, keys, factor);
-      }
-    }
-  } else if (chunk.keys.first < chunk.keys.end) {
-    pack_queries(args, chunk, sign, buffers.queries);
-    RowList k_list, v_list;
-    const auto k_rows = [&](int key, int keys) {
-      return rows_of_keys(args, args.k, args.k_stride, chunk, key, keys, k_list);
-    };
-    const auto v_rows = [&](int key, int keys) {
-      return rows_of_keys(args, args.v, args.v_stride, chunk, key, keys, v_list);
-    };
-    for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
-      const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
-      pack_keys(args, k_rows(key, keys), keys, round_up(keys, kColumnStep), buffers.keys);
-      pack_values(args, chunk, v_rows(key, keys), key, keys, buffers.values);
-      const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
-      const KeyRows next_k = k_rows(key + keys, next_keys), next_v = v_rows(key + keys, next_keys);
-      for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
-        prefetch_keys(args, next_k, next_v, next_keys, row, chunk.rows);
-        attend_block(args, chunk, buffers, row, key, keys, factor);
-      }
-    }
+  if constexpr (kMayHaveFewRows && !Spec::few_keys) {
+    if (few_rows) attend_in_place(args, chunk, buffers, sign, factor);
+  }
+  if constexpr (kMayHaveManyRows) {
+    if (!few_rows) attend_packed(args, chunk, buffers, sign, factor);
   }
 
   if constexpr (Spec::ragged) {

@@ -7,8 +7,7 @@
 
 namespace hipflash {
 
-constexpr int kFewKeys = 8;  // keys up to which this way is taken
-static_assert(kFewKeys <= kLanes, "the scores of a row are one vector");
+static_assert(kCpuFewKeys <= kLanes, "the scores of a row are one vector");
 
 // Heads (or what lies in their place) from the one that is computed to the one that is asked for.
 constexpr int kHeadsAhead = 16;
@@ -59,7 +58,7 @@ HF_DEVICE void attend_few_keys(const AttentionArgs& args, const Chunk& chunk, co
 
   float weight[kLanes];
   store(weight, probability);
-  const Element* v[kFewKeys];  // a key whose probability is 0 is not read: nobody may see it
+  const Element* v[kCpuFewKeys];  // a key whose probability is 0 is not read: nobody may see it
   for (int key = 0; key < keys; ++key) {
     v[key] = float_bits(weight[key]) ? v_rows[key] : kZeroRow;
   }

@@ -6,19 +6,18 @@
 
 namespace hipflash {
 
-constexpr int kFewRows = 4;     // rows up to which this way is taken
 constexpr int kKeysAtOnce = 8;  // keys of V per step: the output is loaded and stored once in it
 
 HF_DEVICE Vec load_at_most(const Element* p, int elements) {
   return elements >= kLanes ? load(p) : load_first(p, elements);
 }
 
-// Queries as floats, kFewRows rows padded with zeros to whole vectors; rows that do not exist are
+// Queries as floats, kCpuFewRows rows padded with zeros to whole vectors; rows that do not exist are
 // zeros.
 HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, float sign,
                                float* queries) {
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
-  for (int row = 0; row < kFewRows; ++row) {
+  for (int row = 0; row < kCpuFewRows; ++row) {
     const Element* q = row < chunk.rows ? row_of(args.q, args.q_stride, chunk.batch,
                                                  query_of(chunk, row), head_of(chunk, row))
                                         : kZeroRow;

@@ -1,6 +1,7 @@
 // Compile-time facts of the kernel, derived from the Spec.
 #pragma once
 
+#include "cpu/shape.h"
 #include "cpu/simd.h"
 #include "cpu/work.h"
 
@@ -11,6 +12,13 @@ using Element = ElementOf<Spec::element>::Type;
 constexpr CpuTile kTile = {Spec::tile_queries, Spec::tile_keys, Spec::micro_rows,
                            Spec::micro_vectors};
 constexpr int kMicroColumns = Spec::micro_vectors * kLanes;
+// The ways that the kernel's chunks may take.
+constexpr bool kMayHaveFewRows = Spec::chunk_rows <= kCpuFewRows;
+constexpr bool kMayHaveManyRows = Spec::chunk_rows == 0 || Spec::chunk_rows > kCpuFewRows;
+constexpr bool kMayHaveFewKeys =
+    kMayHaveFewRows && (Spec::few_keys || Spec::chunk_rows == 0 || Spec::ragged ||
+                        Spec::window_left || Spec::window_right);
+
 constexpr int kRowsToSplit =
     Spec::tile_queries;  // rows of a sequence up to which fixed cuts are made
 

@@ -104,10 +104,10 @@ Problem forward_problem(const KernelRequest& request) {
 std::vector<Problem> usual_problems(const KernelRequest& request) {
   const Problem forward = forward_problem(request);
   std::vector<Problem> problems = {forward};
-  for (const std::int64_t heads_kv : {forward.heads_q, forward.heads_q / 8}) {
+  for (const std::int64_t group : {1, 4, 8}) {
     Problem single = forward;
     single.seq_q = 1;
-    single.heads_kv = heads_kv;
+    single.heads_kv = single.heads_q / group;
     single.set_dense_bshd();
     problems.push_back(single);
   }

@@ -26,12 +26,12 @@ struct KernelRequest {
   bool alibi = false, bias = false, mask = false, lse = false;
 };
 
-// The problem that stands for all with these facts: what a kernel is compiled for does not depend
-// on the numbers of sequences and heads.
+// The problem that stands for all with these facts: beyond the difference of
+// few queries and many, what a kernel is compiled for does not depend on sequences and heads.
 Problem forward_problem(const KernelRequest& request);
 
-// forward_problem(), and single queries over that many keys, alone and in groups that share a
-// key/value head: what a model that generates text runs.
+// forward_problem(), and single queries over that many keys, alone and in small and large
+// groups that share a key/value head: what a model that generates text runs.
 std::vector<Problem> usual_problems(const KernelRequest& request);
 
 bool is_gpu(const std::string& arch);

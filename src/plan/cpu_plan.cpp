@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "core/format.h"
+#include "cpu/shape.h"
 #include "plan/kernel_facts.h"
 #include "plan/tile_lists.h"
 #include "platform/cpu/isa.h"
@@ -19,21 +20,43 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-jit::Spec cpu_spec(CpuIsa isa, const KernelFacts& facts, const CpuTile& tile) {
+std::string describe(const CpuShape& shape) {
+  if (shape.chunk_rows == 0) return "";
+  std::string text = shape.chunk_rows == 1             ? " one row"
+                     : shape.chunk_rows <= kCpuFewRows ? " few rows"
+                                                       : " many rows";
+  if (shape.few_keys > 0) text += fmt::format(" of {} keys", shape.few_keys);
+  return text;
+}
+
+// Where bits must not depend on what else is in a call, one kernel has all ways.
+CpuShape shape_of(const Problem& problem, const KernelFacts& facts) {
+  if (problem.batch_invariant || problem.ragged.packed_q) return {};
+  const bool keys_known = !facts.ragged && !facts.window_left && !facts.window_right;
+  return cpu_shape(problem.seq_q * (problem.heads_q / problem.heads_kv),
+                   keys_known ? problem.seq_k : 0);
+}
+
+jit::Spec cpu_spec(CpuIsa isa, const KernelFacts& facts, const CpuShape& shape,
+                   const CpuTile& tile) {
   jit::Spec spec;
   spec.compiler = jit::CompilerKind::host;
   spec.family = kFamily;
   spec.arch = platform::arch_of(isa);
-  spec.facts = spec_members(facts, numbers_of(tile));
+  TileNumbers numbers = numbers_of(tile);
+  numbers.emplace_back("chunk_rows", shape.chunk_rows);
+  numbers.emplace_back("few_keys", shape.few_keys);
+  spec.facts = spec_members(facts, numbers);
   spec.options = split_words(std::string(kCpuKernelOptions) + " " + cpu_isa_facts(isa).options);
-  spec.label = fmt::format("{}, {}x{}", describe(facts), tile.tile_queries, tile.tile_keys);
+  spec.label = fmt::format("{}{}, {}x{}", describe(facts), describe(shape), tile.tile_queries,
+                           tile.tile_keys);
   return spec;
 }
 
 }  // namespace
 
 jit::Spec general_cpu_spec(CpuIsa isa, ElementType element) {
-  return cpu_spec(isa, general_facts(element), cpu_default_tile(isa, element, 0, 0));
+  return cpu_spec(isa, general_facts(element), {}, cpu_default_tile(isa, element, 0, 0));
 }
 
 KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel kernel,
@@ -65,7 +88,7 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
   plan.workspace_bytes =
       static_cast<std::size_t>(launch.work.scratch_bytes) * static_cast<std::size_t>(threads) +
       launch.partial_bytes;
-  plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, tile);
+  plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, shape_of(problem, facts), tile);
   plan.config = fmt::format("isa={} {} rows_per_item={} threads={}", cpu_isa_facts(isa).name,
                             to_text(numbers_of(tile)), launch.work.rows_per_item, threads);
   plan.reason =
