@@ -179,11 +179,11 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
 template <int Rows>
 HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, int first_key, int keys, float factor) {
-  RowList list;
-  const int listed = min_int(keys + kMostKeysAhead, chunk.keys.end - first_key);
-  few_rows_scores<Rows>(
-      args, rows_of_keys(args, args.k, args.k_stride, chunk, first_key, listed, list), listed,
-      reinterpret_cast<const float*>(buffers.queries), keys, buffers.scores);
+  RowList k_list, v_list;
+  const KeyRows k = rows_of_keys(args, args.k, args.k_stride, chunk, first_key, keys, k_list);
+  const KeyRows v = rows_of_keys(args, args.v, args.v_stride, chunk, first_key, keys, v_list);
+  few_rows_scores<Rows>(args, k, reinterpret_cast<const float*>(buffers.queries), keys,
+                        buffers.scores);
   const int to = round_up(keys, kColumnStep);
   const KeyRange every =
       keys_seen_by_all(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
@@ -195,9 +195,8 @@ HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
       store(buffers.scores + row * Spec::tile_keys + i, broadcast(0.0f));
     }
   }
-  few_rows_output<Rows>(
-      args, rows_of_keys(args, args.v, args.v_stride, chunk, first_key, listed, list), listed,
-      buffers.scores, keys, buffers.state.rescale, buffers.output, buffers.output_stride);
+  few_rows_output<Rows>(args, v, buffers.scores, keys, buffers.state.rescale, buffers.output,
+                        buffers.output_stride);
 }
 
 // Rows of the sequence, of one key/value head.
@@ -431,10 +430,14 @@ extern "C" __attribute__((visibility("default"))) void attention_forward(
     }
   } else {
     place_chunk(*args, *work, index, chunk);
+    chunk.batch = static_cast<int>(first_pair / args->heads_kv);
+    chunk.head_kv = static_cast<int>(first_pair % args->heads_kv);
     for (long long pair = first_pair; pair < end_pair; ++pair) {
-      chunk.batch = static_cast<int>(pair / args->heads_kv);
-      chunk.head_kv = static_cast<int>(pair % args->heads_kv);
       attend_chunk(*args, chunk, buffers);
+      if (++chunk.head_kv == args->heads_kv) {
+        chunk.head_kv = 0;
+        ++chunk.batch;
+      }
     }
   }
 }

@@ -20,9 +20,11 @@ struct Chunk {
 };
 
 HF_DEVICE int query_of(const Chunk& chunk, int row) {
+  if constexpr (Spec::chunk_rows == 1) return 0;  // there is no other
   return static_cast<int>((chunk.first_row + row) / chunk.group);
 }
 HF_DEVICE int head_of(const Chunk& chunk, int row) {
+  if constexpr (Spec::chunk_rows == 1) return chunk.head_kv;
   return chunk.head_kv * chunk.group + static_cast<int>((chunk.first_row + row) % chunk.group);
 }
 

@@ -1,5 +1,8 @@
 // The way of chunks with only a few rows (decoding): K and V are read once, in place. Packing them
 // would cost more than the products.
+//
+// The time is the memory's. A processor fetches ahead on several streams at once faster than on
+// one, so the keys of a step lie apart, one in each of as many equal parts of the block of keys.
 #pragma once
 
 #include "cpu/pack.h"
@@ -12,8 +15,8 @@ HF_DEVICE Vec load_at_most(const Element* p, int elements) {
   return elements >= kLanes ? load(p) : load_first(p, elements);
 }
 
-// Queries as floats, kCpuFewRows rows padded with zeros to whole vectors; rows that do not exist are
-// zeros.
+// Queries as floats, kCpuFewRows rows padded with zeros to whole vectors; rows that do not exist
+// are zeros.
 HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, float sign,
                                float* queries) {
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
@@ -27,45 +30,33 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
   }
 }
 
+constexpr int kSecondLevel = 2, kFirstLevel = 3;  // of the caches, as __builtin_prefetch counts
+
 template <int Level>
 HF_DEVICE void prefetch_row(const Element* row, int elements) {
   constexpr int kLine = 64 / sizeof(Element);
   for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, Level);
 }
 
-// Asks for the rows that follow those of a step of `Keys` keys. Rows far apart are not what the
-// processor expects: they are asked for long before, into the second-level cache. Of rows that
-// follow one another it fetches most by itself: those of two-byte elements, which are sooner done
-// with, are asked for a little ahead.
-template <int Keys>
-HF_DEVICE void prefetch_rows(const KeyRows& rows, int key, int listed, int dim) {
-  constexpr int kFirstLevel = 3, kSecondLevel = 2;
-  if (Spec::paged || rows.stride > 2 * dim || rows.stride < 0) {
-    if (key + kMostKeysAhead + Keys > listed) return;
-    HF_UNROLL for (int n = 0; n < Keys; ++n) {
-      prefetch_row<kSecondLevel>(rows[key + n + kMostKeysAhead], dim);
-    }
-  } else if constexpr (sizeof(Element) == 2) {
-    const int ahead = min_int(max_int(1024 / dim, 1), kMostKeysAhead);  // 2 KB
-    if (key + ahead + Keys > listed) return;
-    HF_UNROLL for (int n = 0; n < Keys; ++n) prefetch_row<kFirstLevel>(rows[key + n + ahead], dim);
-  }
-}
-
-// scores[row][key] = q . k for `keys` rows of K in place, of which `listed` are known and worth
-// asking for ahead. There are as many sums as lanes, so that they
-// are reduced together.
+// scores[row][key] = q . k for `keys` rows of K in place. There are as many sums as lanes, so that
+// they are reduced together.
 template <int Rows>
-HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, int listed,
-                               const float* queries, int keys, float* scores) {
+HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, const float* queries,
+                               int keys, float* scores) {
   constexpr int kKeys = kLanes / Rows;
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
-  for (int key = 0; key < keys; key += kKeys) {
+  const int part = (keys + kKeys - 1) / kKeys;
+  for (int first = 0; first < part; ++first) {
     const Element* k[kKeys];
     HF_UNROLL for (int n = 0; n < kKeys; ++n) {
-      k[n] = key + n < keys ? rows[key + n] : kZeroRow;
+      const int key = first + n * part;
+      k[n] = key < keys ? rows[key] : kZeroRow;
     }
-    prefetch_rows<kKeys>(rows, key, listed, dim);
+    if (first + 1 < part && part * kKeys == keys) {
+      HF_UNROLL for (int n = 0; n < kKeys; ++n) {
+        prefetch_row<kFirstLevel>(rows[first + 1 + n * part], dim);
+      }
+    }
     Vec sum[kLanes];
     HF_UNROLL for (int n = 0; n < kLanes; ++n) sum[n] = broadcast(0.0f);
     const auto step = [&](int i, auto load_key) {
@@ -84,8 +75,9 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, i
     float products[kLanes];
     store(products, reduce_add_each(sum));
     HF_UNROLL for (int row = 0; row < Rows; ++row) {
-      __builtin_memcpy(scores + row * Spec::tile_keys + key, products + row * kKeys,
-                       kKeys * sizeof(float));
+      HF_UNROLL for (int n = 0; n < kKeys; ++n) {
+        scores[row * Spec::tile_keys + first + n * part] = products[row * kKeys + n];
+      }
     }
   }
 }
@@ -93,9 +85,8 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, i
 // output[row] = output[row] * rescale[row] + sum over keys of probability * value. A key whose
 // probabilities are all 0 is not read: nobody may see it.
 template <int Rows>
-HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, int listed,
-                               const float* scores, int keys, const float* rescale, float* output,
-                               int output_stride) {
+HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, const float* scores,
+                               int keys, const float* rescale, float* output, int output_stride) {
   const int dim = value_head_dim(args);
   HF_UNROLL for (int row = 0; row < Rows; ++row) {
     for (int i = 0; i < dim; i += kLanes) {
@@ -103,20 +94,20 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, i
       store(out, load(out) * rescale[row]);
     }
   }
-  for (int key = 0; key < keys; key += kKeysAtOnce) {
+  const int part = (keys + kKeysAtOnce - 1) / kKeysAtOnce;
+  for (int first = 0; first < part; ++first) {
     const Element* v[kKeysAtOnce];
     float probability[Rows][kKeysAtOnce];
     HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
+      const int key = first + n * part;
       unsigned used = 0;
       HF_UNROLL for (int row = 0; row < Rows; ++row) {
-        const float p =
-            key + n < keys ? probability_at(scores + row * Spec::tile_keys, key + n) : 0.0f;
+        const float p = key < keys ? probability_at(scores + row * Spec::tile_keys, key) : 0.0f;
         probability[row][n] = p;
         used |= float_bits(p);
       }
-      v[n] = used ? rows[key + n] : kZeroRow;
+      v[n] = used ? rows[key] : kZeroRow;
     }
-    prefetch_rows<kKeysAtOnce>(rows, key, listed, dim);
     const auto step = [&](int i, auto load_value) {
       Vec value[kKeysAtOnce];
       HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) value[n] = load_value(v[n] + i);

@@ -8,9 +8,6 @@ namespace hipflash {
 // What stands for a row that does not exist or that nobody may see.
 static const Element kZeroRow[512 + 2 * kLanes] = {};
 
-// Rows that are read in place are asked for so many keys ahead, at most.
-constexpr int kMostKeysAhead = 64;
-
 struct KeyRows {
   const Element* first;
   long long stride;
@@ -27,9 +24,9 @@ struct KeyRows {
   }
 };
 
-// Room for the list of a block's rows, and of those that are asked for ahead.
+// Room for the list of a block's rows.
 struct RowList {
-  const Element* rows[Spec::paged ? Spec::tile_keys + kMostKeysAhead : 1];
+  const Element* rows[Spec::paged ? Spec::tile_keys : 1];
 };
 
 // Lists rows of K or V. One division for the first key, then page by page.

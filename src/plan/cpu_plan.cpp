@@ -88,7 +88,8 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
   plan.workspace_bytes =
       static_cast<std::size_t>(launch.work.scratch_bytes) * static_cast<std::size_t>(threads) +
       launch.partial_bytes;
-  plan.spec = general ? general_cpu_spec(isa, facts.element) : cpu_spec(isa, facts, shape_of(problem, facts), tile);
+  plan.spec = general ? general_cpu_spec(isa, facts.element)
+                      : cpu_spec(isa, facts, shape_of(problem, facts), tile);
   plan.config = fmt::format("isa={} {} rows_per_item={} threads={}", cpu_isa_facts(isa).name,
                             to_text(numbers_of(tile)), launch.work.rows_per_item, threads);
   plan.reason =
