@@ -139,8 +139,7 @@ bool Check::run_problem() {
   a.value_head_dim = dim(config.value_head_dim);
   a.batch = pick(random, 1, 3);
   a.heads_kv = pick(random, 1, 3);
-  const int group = chance(random, 0.5) ? 1 : pick(random, 1, 9);
-  a.heads_q = a.heads_kv * group;
+  a.heads_q = a.heads_kv * (chance(random, 0.5) ? 1 : pick(random, 1, 9));
   const auto length = [&] {
     return chance(random, 0.2)   ? pick(random, 1, 4)
            : chance(random, 0.8) ? pick(random, 1, 150)
@@ -150,7 +149,19 @@ bool Check::run_problem() {
   a.seq_k = chance(random, 0.03) ? 0 : length();
   const double products =
       double(a.batch) * a.heads_q * a.seq_q * a.seq_k * (a.head_dim + a.value_head_dim);
-  if (products > 4e7) {
+  const CpuShape shape = config.shape;  // what the kernel takes for granted
+  if (shape.chunk_rows == 1) a.heads_q = a.heads_kv, a.seq_q = 1;
+  if (shape.chunk_rows == kCpuFewRows) {
+    const int rows = pick(random, 2, kCpuFewRows);
+    a.heads_q = a.heads_kv * (chance(random, 0.5) ? rows : 1);
+    a.seq_q = a.heads_q == a.heads_kv ? rows : 1;
+  }
+  if (shape.chunk_rows > kCpuFewRows) {
+    a.seq_q = std::max(a.seq_q, (kCpuFewRows * a.heads_kv) / a.heads_q + 1);
+  }
+  if (shape.few_keys) a.seq_k = shape.few_keys;
+  const int group = a.heads_q / a.heads_kv;
+  if (products > 4e7 && shape.chunk_rows == 0) {
     a.batch = 1;
     a.seq_q = std::max(1, static_cast<int>(a.seq_q * std::min(1.0, 4e7 / products)));
   }
@@ -435,6 +446,15 @@ int run(int argc, char** argv) {
       }
       c.window_left = flag(), c.window_right = flag(), c.softcap = flag(), c.alibi = flag();
       c.bias = flag(), c.mask = flag(), c.split_keys = flag();
+      if (!general) {
+        c.shape.chunk_rows = chance(check.random, 0.3)   ? 1
+                             : chance(check.random, 0.5) ? kCpuFewRows
+                                                         : pick(check.random, 0, 1) * 5;
+        if (c.shape.chunk_rows <= kCpuFewRows && c.shape.chunk_rows && !c.window_left &&
+            !c.window_right && !c.split_keys && chance(check.random, 0.6)) {
+          c.shape.few_keys = pick(check.random, 1, kCpuFewKeys);
+        }
+      }
       check.kernel = build_kernel(c, compiler, folder, options);
       for (int i = 0; i < problems; ++i, ++done) failed += !check.run_problem();
       worst = std::max(worst, check.worst);

@@ -9,6 +9,7 @@
 namespace hipflash::plan {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Problem problem(std::int64_t seq_q, std::int64_t seq_k) {
@@ -91,6 +92,20 @@ TEST(CpuPlan, OneQueryNeedsNoCausalMask) {
 TEST(CpuPlan, KernelsDoNotDependOnLengths) {
   EXPECT_EQ(plan_cpu(problem(512, 512), CpuIsa::avx512, 2).spec,
             plan_cpu(problem(777, 1234), CpuIsa::avx512, 2).spec);
+}
+
+TEST(CpuPlan, KernelsHaveTheWaysThatTheirCallsCanTake) {
+  const auto facts = [](std::int64_t seq_q, std::int64_t seq_k, bool invariant = false) {
+    Problem p = problem(seq_q, seq_k);
+    p.batch_invariant = invariant;
+    return plan_cpu(p, CpuIsa::avx2, 2).spec.facts;
+  };
+  EXPECT_THAT(facts(1, 500), AllOf(HasSubstr("chunk_rows = 1;"), HasSubstr("few_keys = 0;")));
+  EXPECT_EQ(facts(1, 500), facts(1, 9));
+  EXPECT_THAT(facts(1, 8), AllOf(HasSubstr("chunk_rows = 1;"), HasSubstr("few_keys = 8;")));
+  EXPECT_THAT(facts(4, 500), HasSubstr("chunk_rows = 4;"));
+  EXPECT_THAT(facts(5, 8), AllOf(HasSubstr("chunk_rows = 5;"), HasSubstr("few_keys = 0;")));
+  EXPECT_THAT(facts(1, 8, true), AllOf(HasSubstr("chunk_rows = 0;"), HasSubstr("few_keys = 0;")));
 }
 
 TEST(CpuPlan, Bf16InstructionsServeBf16Only) {
