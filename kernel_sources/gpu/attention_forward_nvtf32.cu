@@ -266,8 +266,7 @@ HF_DEVICE void weigh(const Block& block, OutTile& out) {
   const Steps& steps = block.steps;
   const int lane = threadIdx.x & 31;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
-  const unsigned p_rows = 4 * block.warp_row() * kPPitch,
-                 v_lane = 4 * (lane % 4 * kValuePitch + lane / 4 * 2);
+  const unsigned p_rows = 4 * block.warp_row() * kPPitch;
   const auto load_values = [&](int step) {
     const int chunk = block.work().chunk;
     block.load<kValueDim, kValuePitch>(
@@ -310,7 +309,9 @@ HF_DEVICE void weigh(const Block& block, OutTile& out) {
       if constexpr (kExact) {
         multiply_values_exactly(out, p + 4 * (lane / 4 * kPPitch), v + 4 * (lane % 4 * 4), seen);
       } else {
-        multiply_values(out, p + 4 * (lane % 16 * kPPitch + lane / 16 * 4), v + v_lane, seen);
+        const int fresh = block.thread() % 32;  // what follows from it need not live over the loop
+        multiply_values(out, p + 4 * (lane % 16 * kPPitch + lane / 16 * 4),
+                        v + 4 * (fresh % 4 * kValuePitch + fresh / 4 * 2), seen);
       }
     }
     if (step - 2 >= steps.begin) arrive(kEmpty + buffer);
