@@ -620,8 +620,10 @@ def mode_smoke():
                (S('sm90', 64, dtype='bf16'), [dict(p, shape=(1, 80, 40, 200, 333))]),
                (S('sm90', 256, window_left=True, window_right=True), [dict(p, shape=(1, 40, 20, 300, 333), window=(70, 20), poison=True)]),
                (S('sm90', 80), [dict(p, shape=(1, 40, 20, 100, 333))]),
-               (S('f32', 64, dtype='f32', **causal), [dict(p, shape=(1, 2, 1, 200, 333), causal='bottom')]),
-               (S('f32', 128, 72, dtype='f32', aligned=False, **everything), [dict(pad=1, shape=(1, 2, 1, 100, 133), mask='pad', poison=True)])])
+               *((S(f, 64, dtype='f32', **causal), [dict(p, shape=(1, 2, 1, 200, 333), causal='bottom')]) for f in ('f32', 'tf32')),
+               (S('tf32', 128, dtype='f32', split_keys=True), [dict(p, shape=(1, 2, 1, 9, 333), splits=3)]),
+               *((S(f, 128, 72, dtype='f32', aligned=False, **everything), [dict(pad=1, shape=(1, 2, 1, 100, 133), mask='pad', poison=True)])
+                 for f in ('f32', 'tf32'))])
 
 
 def main():
