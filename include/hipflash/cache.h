@@ -39,7 +39,10 @@ struct CacheEntry {
 /// Functions throw Error CacheUnusable if it cannot be opened.
 namespace user_cache {
 
+/// The folder, whether it is there or not; "" if no variable names one and there is no HOME. Does
+/// not throw CacheUnusable.
 HIPFLASH_EXPORT std::string path();
+/// Every entry. A damaged one has its key, and "damaged: " and the reason as its label.
 HIPFLASH_EXPORT std::vector<CacheEntry> list();
 /// Checks every entry, removes the damaged ones and returns, for each, its key and what was wrong.
 HIPFLASH_EXPORT std::vector<std::string> verify();

@@ -41,7 +41,8 @@ struct ContextOptions {
   /// (as accurate, slower) and the compile goes on in the background; once it is done,
   /// Context::plan and attention_forward take the specialized one. A Plan that is held stays what
   /// it is. If the compile fails, that is logged as an error and the general kernel serves on. On
-  /// GPUs one serves a type at its head dimensions; batch-invariant calls wait. See README.md.
+  /// GPUs one serves a type at its head dimensions and alignment; batch-invariant calls wait. See
+  /// README.md.
   WhileCompiling while_compiling = WhileCompiling::wait;
 };
 
@@ -103,8 +104,7 @@ class HIPFLASH_EXPORT Context {
   /// On default_device(). \throws Error InvalidArgument for malformed settings.
   Context();
   /// \throws Error NoDevice if the device is not there, with the reason; CacheUnusable for a pack
-  /// of
-  ///         the options that is damaged or not signed by a trusted key.
+  ///         of the options that is damaged or not signed by a trusted key.
   explicit Context(DeviceId device, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;
@@ -114,8 +114,7 @@ class HIPFLASH_EXPORT Context {
 
   /// The plan for a Problem; made once and remembered. May compile.
   /// \param stream What the plan will run on, if known: while it records a graph, a plan that is
-  /// not
-  ///        there yet is an error, since making one would break the recording.
+  ///        not there yet is an error, since making one would break the recording.
   /// \throws Error InvalidArgument, NotSupported, CompileFailed.
   Plan plan(const Problem& problem, Stream stream = {});
 

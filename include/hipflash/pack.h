@@ -48,13 +48,15 @@ struct Contents {
   std::uint64_t file_bytes = 0;
 };
 
+/// What goes into a pack: for which architectures, which kernels and tuning results.
 struct CreateOptions {
   /// "gfx942", "sm_90a", "cpu-avx2"; empty: those that the items of the workload name, and this
   /// machine's CPU architecture for `problems`.
   std::vector<std::string> archs;
   std::vector<WorkloadItem> workload;  ///< Made for their own architecture, or each of `archs`.
   std::vector<Problem> problems;       ///< Made for each architecture and any size of device.
-  bool general = false;  ///< Also general kernels; on GPUs at the head dimensions of the problems.
+  /// Also general kernels; on GPUs at the types, head dimensions and alignment of the problems.
+  bool general = false;
   bool from_cache = false;  ///< Also what the user cache holds (of `archs`, if there are any).
   bool tuned = true;  ///< Also tuning results: those of the user's store and of `tuned_files`.
   std::vector<std::string> tuned_files;  ///< JSON documents, or folders of them.
@@ -86,23 +88,30 @@ struct Missing {
 
 /// The kernels of a workload that a pack lacks. Items without an architecture are looked for in
 /// each of `archs`, or of those that the pack has.
+/// \throws Error CacheUnusable for a pack that cannot be used; InvalidArgument for an architecture
+///         or an item of the workload that breaks a rule; NotSupported naming the feature.
 HIPFLASH_EXPORT std::vector<Missing> missing(const std::string& path,
                                              const std::vector<WorkloadItem>& workload,
                                              const std::vector<std::string>& archs = {});
 
 /// Verifies a pack and copies it to where every program finds it: `folder`, or else beside the
 /// library, or else, where that cannot be written, the user's data folder. Returns the new path.
+/// \throws Error CacheUnusable for a pack that cannot be used, or if no folder can be written.
 HIPFLASH_EXPORT std::string install(const std::string& path, const std::string& folder = {});
 
 /// What two packs do not share, one line each: "- ..." only in `a`, "+ ..." only in `b`, "! ..."
 /// differing.
+/// \throws Error CacheUnusable for a pack that cannot be used.
 HIPFLASH_EXPORT std::vector<std::string> diff(const std::string& a, const std::string& b);
 
 /// One pack of several. Where they differ about one kernel or tuning result, the first counts.
+/// \throws Error CacheUnusable for a pack that cannot be used, or if `path` cannot be written;
+///         InvalidArgument for a secret key that cannot be used.
 HIPFLASH_EXPORT Contents merge(const std::string& path, const std::vector<std::string>& packs,
                                const std::string& sign_key = {});
 
 /// Makes a key pair for signing: `path` (secret) and `path`.pub. Returns the public key in hex.
+/// \throws Error CacheUnusable if a file is there already or cannot be written.
 HIPFLASH_EXPORT std::string make_key(const std::string& path);
 
 }  // namespace hipflash::pack

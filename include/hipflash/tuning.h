@@ -22,8 +22,9 @@ struct TuneProgress {
 struct TuneOptions {
   bool full = false;          ///< More problems, configs and samples.
   double budget_minutes = 0;  ///< 0: no limit. What is measured by then is kept.
-  std::string
-      shapes_file;       ///< A workload (hipflash/workload.h) to tune for; empty: a built-in list.
+  /// A workload (hipflash/workload.h) to tune for; empty: a built-in list. Lines that hold an
+  /// operation are skipped: operations have no tile configs.
+  std::string shapes_file;
   bool again = false;    ///< Measure what is tuned, or in quarantine, once more.
   double margin = 0.02;  ///< Another config must be so much faster than the built-in default.
   std::function<void(const TuneProgress&)> progress;  ///< Called often, from the caller's thread.
@@ -44,10 +45,11 @@ struct TuneSummary {
 
 /// Measures tile configs on the context's device and stores the best: HIPFLASH_TUNING, else
 /// ~/.local/share/hipflash/tuning. Each config is first checked against a float64 reference, in a
-/// process of its own; one that is wrong, crashes or hangs is never used again. Contexts made from
-/// then on use the results; one that exists does not change, so that its plans agree. When another
-/// process tunes the device already, this one waits and takes over what that one found: the ranks
-/// of a job may all call it before they make their contexts.
+/// process of its own; one that is wrong, crashes or hangs (its first run takes longer than
+/// HIPFLASH_MEASURE_TIMEOUT, 60 seconds) is never used again. Contexts made from then on use the
+/// results; one that exists does not change, so that its plans agree. When another process tunes
+/// the device already, this one waits and takes over what that one found: the ranks of a job may
+/// all call it before they make their contexts.
 ///
 /// ```
 /// hipflash::Context ctx(hipflash::parse_device("hip:0"));

@@ -24,14 +24,14 @@ namespace hipflash {
 /// The kernel of an operation beside attention (hipflash/kv_cache.h, hipflash/merge.h): what it is
 /// compiled for.
 struct OperationKernel {
-  std::string name;                ///< "append_kv" or "merge_partials"; empty: none.
-  DType dtype = DType::f32;        ///< Of the cache, or of the joined result.
-  DType other_dtype = DType::f32;  ///< Of the rotary tables, or of the partial results.
-  std::int64_t head_dim = 0;
-  std::int64_t value_head_dim = 0;  ///< Appending only.
+  std::string name;                 ///< "append_kv" or "merge_partials"; empty: none.
+  DType dtype = DType::f32;         ///< Of the cache, or of the joined result.
+  DType other_dtype = DType::f32;   ///< Of the rotary tables, or of the partial results.
+  std::int64_t head_dim = 0;        ///< Of the keys appended, or of the results joined; 1 to 512.
+  std::int64_t value_head_dim = 0;  ///< Appending only: of the values, 1 to 512.
   std::int64_t rotary_dim = 0;      ///< Appending only; 0: nothing is rotated.
-  bool rotary_interleaved = false;
-  bool aligned = false;  ///< All rows are whole multiples of 16 bytes.
+  bool rotary_interleaved = false;  ///< As Rotary::interleaved.
+  bool aligned = false;             ///< All rows are whole multiples of 16 bytes.
 
   friend bool operator==(const OperationKernel& a, const OperationKernel& b) noexcept {
     return a.name == b.name && a.dtype == b.dtype && a.other_dtype == b.other_dtype &&
