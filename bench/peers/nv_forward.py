@@ -233,7 +233,7 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
         if splits > 1:
             merge_config.stream = stream()
             ck(CU.cuLaunchKernelEx(C.byref(merge_config), merge, one, None), 'merge')
-    run.keep, run.kernel, run.args = keep + [merge_config], kernel, a
+    run.keep, run.kernel, run.args = [merge_config] + keep, kernel, a
     return run
 
 
