@@ -28,7 +28,7 @@ struct OperationKernel {
   DType dtype = DType::f32;         ///< Of the cache, or of the joined result.
   DType other_dtype = DType::f32;   ///< Of the rotary tables, or of the partial results.
   std::int64_t head_dim = 0;        ///< Of the keys appended, or of the results joined; 1 to 512.
-  std::int64_t value_head_dim = 0;  ///< Appending only: of the values, 1 to 512.
+  std::int64_t value_head_dim = 0;  ///< Appending only: of the values; 0: head_dim.
   std::int64_t rotary_dim = 0;      ///< Appending only; 0: nothing is rotated.
   bool rotary_interleaved = false;  ///< As Rotary::interleaved.
   bool aligned = false;             ///< All rows are whole multiples of 16 bytes.

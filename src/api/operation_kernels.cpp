@@ -106,7 +106,7 @@ void check_operation(const OperationKernel& kernel) {
     if (dim < 1 || dim > kMaxHeadDim) refuse(name, dim, "from 1 to 512");
   };
   check_dim("head_dim", kernel.head_dim);
-  check_dim("value_head_dim", kernel.value_head_dim);
+  if (kernel.value_head_dim != 0) check_dim("value_head_dim", kernel.value_head_dim);
   if (kernel.rotary_dim < 0 || kernel.rotary_dim > kernel.head_dim || kernel.rotary_dim % 2 != 0) {
     refuse("rotary_dim", kernel.rotary_dim, "even and at most head_dim");
   }
@@ -126,7 +126,8 @@ jit::Spec operation_spec(const OperationKernel& kernel, const std::string& arch)
   plan::AppendProblem problem;
   problem.dtype = kernel.dtype;
   problem.args.head_dim = static_cast<int>(kernel.head_dim);
-  problem.args.value_head_dim = static_cast<int>(kernel.value_head_dim);
+  problem.args.value_head_dim =
+      static_cast<int>(kernel.value_head_dim ? kernel.value_head_dim : kernel.head_dim);
   problem.args.rotary_dim = static_cast<int>(kernel.rotary_dim);
   problem.args.table_type = static_cast<ElementType>(kernel.other_dtype);
   problem.args.rotary_interleaved = kernel.rotary_interleaved ? 1 : 0;

@@ -94,7 +94,7 @@ class WishList {
   void gather_specs() {
     std::vector<std::string> archs = options_.archs;
     if (archs.empty() && (!options_.problems.empty() || options_.general)) {
-      archs.push_back(platform::arch_of(platform::choose_isa("")));
+      archs.push_back(api::this_cpu());
     }
     for (const std::string& arch : archs) {
       for (const Problem& problem : options_.problems) add(problem, arch, 0);
@@ -109,7 +109,7 @@ class WishList {
         add(item, item.arch, item.compute_units);
       }
       for (const std::string& arch : options_.archs) {
-        const bool same = item.arch.substr(0, item.arch.find(':')) == arch;
+        const bool same = item.arch.empty() || item.arch.substr(0, item.arch.find(':')) == arch;
         add(item, arch, same ? item.compute_units : 0);
       }
     }

@@ -122,6 +122,10 @@ std::span<const CpuIsa> cpu_isas() {
   return kIsas;
 }
 
+std::string this_cpu() {
+  return platform::arch_of(platform::choose_isa(""));
+}
+
 CpuIsa isa_of(const std::string& arch) {
   std::string known;
   for (const CpuIsa isa : kIsas) {

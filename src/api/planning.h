@@ -39,6 +39,9 @@ bool is_gpu(const std::string& arch);
 // The instruction sets of this platform, slowest first.
 std::span<const CpuIsa> cpu_isas();
 
+// The architecture that kernels for this machine's CPU are made for.
+std::string this_cpu();
+
 // Throws Error(InvalidArgument) for anything else than a CPU architecture of this platform.
 CpuIsa isa_of(const std::string& arch);
 

@@ -14,8 +14,7 @@ namespace {
 
 CompiledKernel compile(jit::CodeProvider& provider, const jit::Spec& spec) {
   const jit::CodeObject code = provider.get(spec);
-  return {code.key,       spec.family, spec.arch, spec.label, code.tier,
-          code.compile_ms};
+  return {code.key, spec.family, spec.arch, spec.label, code.tier, code.compile_ms};
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ std::vector<Problem> problems_of(const TuneOptions& options, std::vector<Problem
   for (const WorkloadItem& item : read_workload(options.shapes_file)) {
     if (!item.is_operation()) problems.push_back(item.problem);  // operations have no tiles
   }
+  if (problems.empty()) {
+    fail(ErrorCode::InvalidArgument, "shapes_file: \"{}\" holds no problem of attention",
+         options.shapes_file);
+  }
   return problems;
 }
 

@@ -233,9 +233,9 @@ void add_pack(CLI::App& app, PackOptions* o) {
   add_kernels(create, &o->kernels);
   create->add_flag("--general,--baseline", o->kernels.baseline,
                    "Also general kernels: CPUs: any problem of a type; GPUs: any features at these "
-                   "types and head dimensions");
+                   "types, head dimensions and alignment");
   workload(create, "The kernels of a workload that HIPFLASH_RECORD wrote");
-  create->add_option("--problem", o->problem, "The kernels of one problem, as JSON")
+  create->add_option("--problem", o->problem, "The kernels of one problem or operation, as JSON")
       ->type_name("JSON");
   create->add_option("--compute-units", o->compute_units, "Of the device that --problem is for")
       ->check(whole(1, 1 << 20));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "api/planning.h"
 #include "api/problem_json.h"
 #include "cli/commands.h"
 #include "core/fail.h"
@@ -56,17 +57,10 @@ int create(const PackOptions& o) {
     } else {
       item.problem = api::problem_from_json(json);
     }
-    item.compute_units = o.compute_units;
-    if (o.compute_units > 0) {
-      for (const std::string& arch : options.archs) {
-        item.arch = arch;
-        options.workload.push_back(item);
-      }
-    } else if (operation) {
-      options.workload.push_back(item);
-    } else {
-      options.problems.push_back(item.problem);
-    }
+    if (o.compute_units > 0) item.compute_units = o.compute_units;
+    // For the architectures of --arch, else for the one it names, else for this machine's CPU.
+    if (options.archs.empty() && item.arch.empty()) item.arch = api::this_cpu();
+    options.workload.push_back(item);
   }
   options.general = o.kernels.baseline;
   options.from_cache = o.from_cache;

@@ -354,6 +354,9 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
     standard.row_tiles = 1;
     standard.blocks_per_sm = 3;
   }
+  // Finding their work takes registers as well.
+  if (problem.ragged.packed_q && widest > 192)
+    standard.tile_keys = std::min(standard.tile_keys, 48);
   return builder.choose(kSm80, standard, [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 

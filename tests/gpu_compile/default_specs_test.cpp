@@ -27,7 +27,7 @@ constexpr int kNoSpillsUpTo = 256;
 // The tf32 family fills the registers of its value warps on purpose. What it may keep in scratch is
 // a handful of words that are touched once in a step of keys.
 constexpr const char* kFullFamily = "gpu/attention_forward_nvtf32.cu";
-constexpr int kFullFamilyScratch = 32;
+constexpr int kFullFamilyScratch = 8;
 
 bool compile_all() {
   const char* const set = std::getenv("HIPFLASH_COMPILE_SET");

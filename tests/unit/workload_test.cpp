@@ -9,6 +9,7 @@
 #include <fstream>
 #include <type_traits>
 
+#include "api/operation_kernels.h"
 #include "api/problem_fields.h"
 #include "api/problem_hash.h"
 #include "api/problem_json.h"
@@ -107,6 +108,16 @@ TEST(ProblemJson, WhatIsLeftOutIsADenseCall) {
   want.features.bias = true;
   want.bias = {0, 128 * 128, 128, 1};
   EXPECT_EQ(p, want);
+}
+
+// A merge has one head dimension.
+TEST(ProblemJson, AnOperationWithoutValueHeadDim) {
+  WorkloadItem item;
+  item.operation.name = "merge_partials";
+  item.operation.dtype = DType::f16;
+  item.operation.head_dim = 128;
+  EXPECT_EQ(api::operation_spec(item.operation, "gfx942").family, "gpu/merge_partials.hip");
+  EXPECT_NO_THROW((void)workload_item_from_json(to_json_line(item)));
 }
 
 std::string refusal(const std::string& text) {
