@@ -25,7 +25,7 @@ namespace {
 constexpr int kNoSpillsUpTo = 256;
 
 // The tf32 family fills the registers of its value warps on purpose. What it may keep in scratch is
-// a handful of words that are touched once in a step of keys.
+// a word or two.
 constexpr const char* kFullFamily = "gpu/attention_forward_nvtf32.cu";
 constexpr int kFullFamilyScratch = 8;
 
