@@ -188,7 +188,9 @@ std::string gain_plot(std::vector<RaceSample> races) {
       "aria-label=\"chosen against default\">\n",
       kWidth, height);
   const auto out = std::back_inserter(svg);
-  for (double ratio = low; ratio <= high + 1e-9; ratio += step) {
+  const int lines = static_cast<int>((high - low) / step + 1e-6) + 1;
+  for (int line = 0; line < lines; ++line) {
+    const double ratio = low + step * line;
     fmt::format_to(out,
                    "<line class=\"{3}\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
                    "<text x=\"{0:.1f}\" y=\"{4}\" text-anchor=\"middle\">{5:.2f}</text>\n",
