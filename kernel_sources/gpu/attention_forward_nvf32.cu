@@ -14,7 +14,6 @@
 #include "gpu/tile/accumulator_rows.h"
 #include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/rows_f32.h"
-#include "gpu/tile/schedule_nv.h"
 
 #include "gpu/tile/ragged_nv.h"
 
@@ -188,37 +187,22 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
     const RowResult result = finish_row(args, work.head, reference[i], octet_sum(sum[i]), fault);
     const float lse = result.lse, factor = result.factor;
     if (query >= args.seq_q) continue;
-    float* row = (float*)args.out + work.batch * args.out_stride.batch +
-                 work.head * args.out_stride.head + query * args.out_stride.seq +
-                 work.chunk * kValueDim;
-    float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch +
-                                   work.head * args.lse_stride.head + query * args.lse_stride.seq
-                             : nullptr;
-    bool whole_pieces = Spec::aligned;
-    if (Spec::split_keys && args.splits > 1) {
-      const long long at =
-          (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + work.head) *
-              args.partial_seq +
-          query;
-      row = args.partial_out + at * value_dim + work.chunk * kValueDim;
-      lse_at = args.partial_lse + at;
-      whole_pieces = false;
-    }
+    const ResultRow to = result_row<kValueDim>(args, work, query, value_dim);
     if (Spec::lse || Spec::split_keys) {
-      if (lse_at && lane_key() == 0 && work.chunk == 0) *lse_at = lse;
+      if (to.lse && lane_key() == 0 && work.chunk == 0) *to.lse = lse;
     }
     HF_UNROLL
     for (int m = 0; m < kPieces; m++) {
       const int column = 4 * lane_key() + 32 * m;
       const float4 x = make_float4(out[i][m].x * factor, out[i][m].y * factor, out[i][m].z * factor,
                                    out[i][m].w * factor);
-      if (whole_pieces && column + 4 <= value_columns) {
-        *(float4*)(row + column) = x;
+      if (to.whole_pieces && column + 4 <= value_columns) {
+        *(float4*)(to.values + column) = x;
       } else {
-        if (column < value_columns) row[column] = x.x;
-        if (column + 1 < value_columns) row[column + 1] = x.y;
-        if (column + 2 < value_columns) row[column + 2] = x.z;
-        if (column + 3 < value_columns) row[column + 3] = x.w;
+        if (column < value_columns) to.values[column] = x.x;
+        if (column + 1 < value_columns) to.values[column + 1] = x.y;
+        if (column + 2 < value_columns) to.values[column + 2] = x.z;
+        if (column + 3 < value_columns) to.values[column + 3] = x.w;
       }
     }
   }

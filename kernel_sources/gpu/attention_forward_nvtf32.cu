@@ -21,7 +21,6 @@
 #include "gpu/tile/copy_sm80.h"
 #include "gpu/tile/mma_tf32.h"
 #include "gpu/tile/rows_f32.h"
-#include "gpu/tile/schedule_nv.h"
 
 #include "gpu/tile/ragged_nv.h"
 
@@ -347,24 +346,9 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const O
           finish_row(args, work.head, load_float(shared + Places::reference + 4 * of_block),
                      load_float(shared + Places::sum + 4 * of_block), fault);
       if (query >= args.seq_q) continue;
-      float* row = (float*)args.out + work.batch * args.out_stride.batch +
-                   work.head * args.out_stride.head + query * args.out_stride.seq +
-                   work.chunk * kValueDim;
-      float* lse_at = args.lse ? args.lse + work.batch * args.lse_stride.batch +
-                                     work.head * args.lse_stride.head + query * args.lse_stride.seq
-                               : nullptr;
-      bool whole_pieces = Spec::aligned;
-      if (Spec::split_keys && args.splits > 1) {
-        const long long at =
-            (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + work.head) *
-                args.partial_seq +
-            query;
-        row = args.partial_out + at * value_dim + work.chunk * kValueDim;
-        lse_at = args.partial_lse + at;
-        whole_pieces = false;
-      }
+      const ResultRow to = result_row<kValueDim>(args, work, query, value_dim);
       if (Spec::lse || Spec::split_keys) {
-        if (lse_at && lane % 4 == 0 && work.chunk == 0) *lse_at = result.lse;
+        if (to.lse && lane % 4 == 0 && work.chunk == 0) *to.lse = result.lse;
       }
       HF_UNROLL
       for (int m = 0; m < kPieces; m++) {
@@ -373,12 +357,12 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const O
         HF_UNROLL
         for (int e = 0; e < 4; e++)
           o[e] = out[i][8 * m + 4 * (e % 2) + 2 * h + e / 2] * result.factor;
-        if (whole_pieces && column + 4 <= value_columns) {
-          *(float4*)(row + column) = make_float4(o[0], o[1], o[2], o[3]);
+        if (to.whole_pieces && column + 4 <= value_columns) {
+          *(float4*)(to.values + column) = make_float4(o[0], o[1], o[2], o[3]);
         } else {
           HF_UNROLL
           for (int e = 0; e < 4; e++) {
-            if (column + e < value_columns) row[column + e] = o[e];
+            if (column + e < value_columns) to.values[column + e] = o[e];
           }
         }
       }

@@ -7,10 +7,6 @@
 
 namespace hipflash::plan {
 
-// Specialized kernels know the Problem's head dimensions and features at compile time; general ones
-// serve any Problem of their element type and are what machines without a compiler have.
-enum class Kernel { specialized, general };
-
 // `isa` is the best set that may be used; `arch` of the result is the one that serves the dtype.
 // `tuned` may be null; general kernels never ask it.
 KernelPlan plan_cpu(const Problem& problem, CpuIsa isa, int threads,

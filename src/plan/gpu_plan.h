@@ -2,7 +2,6 @@
 #pragma once
 
 #include "hipflash/problem.h"
-#include "plan/cpu_plan.h"
 #include "plan/kernel_plan.h"
 
 namespace hipflash::plan {

@@ -12,6 +12,10 @@
 
 namespace hipflash::plan {
 
+// Specialized kernels know the Problem's head dimensions and features at compile time; general ones
+// serve any features and sizes and are what machines without a compiler have.
+enum class Kernel { specialized, general };
+
 struct KernelPlan {
   jit::Spec spec;
   AttentionArgs args = {};  // pointers are null

@@ -2,6 +2,8 @@
 // pieces.
 #pragma once
 
+#include "gpu/tile/schedule_nv.h"
+
 namespace hipflash {
 
 HF_DEVICE float4 load_piece(unsigned from) {
@@ -102,6 +104,35 @@ HF_DEVICE void load_rows_at(unsigned tile, const float* from, Distance&& distanc
       copy_word(to, at, count != 0);
     }
   }
+}
+
+// Where a row of a block's result goes: to the output, or to the partial results of its split.
+struct ResultRow {
+  float* values;      // the first column of the block's chunk
+  float* lse;         // null where nobody wants it
+  bool whole_pieces;  // columns may be stored 16 bytes at a time
+};
+template <int ChunkColumns>
+HF_DEVICE ResultRow result_row(const AttentionArgs& args, const Work& work, int query,
+                               int value_dim) {
+  ResultRow row;
+  row.values = (float*)args.out + work.batch * args.out_stride.batch +
+               work.head * args.out_stride.head + query * args.out_stride.seq +
+               work.chunk * ChunkColumns;
+  row.lse = args.lse ? args.lse + work.batch * args.lse_stride.batch +
+                           work.head * args.lse_stride.head + query * args.lse_stride.seq
+                     : nullptr;
+  row.whole_pieces = Spec::aligned;
+  if (Spec::split_keys && args.splits > 1) {
+    const long long at =
+        (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + work.head) *
+            args.partial_seq +
+        query;
+    row.values = args.partial_out + at * value_dim + work.chunk * ChunkColumns;
+    row.lse = args.partial_lse + at;
+    row.whole_pieces = false;
+  }
+  return row;
 }
 
 }  // namespace hipflash
