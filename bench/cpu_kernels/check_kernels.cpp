@@ -171,6 +171,10 @@ bool Check::run_problem() {
   a.k_stride = random_strides(random, a.batch, a.seq_k, a.heads_kv, a.head_dim, true);
   a.v_stride = random_strides(random, a.batch, a.seq_k, a.heads_kv, a.value_head_dim, true);
   a.out_stride = random_strides(random, a.batch, a.seq_q, a.heads_q, a.value_head_dim, false);
+  if (chance(random, 0.3)) {  // rows in whole lines
+    const long long row = cpu_round_up(a.value_head_dim, 64);
+    a.out_stride = {row * a.heads_q * a.seq_q, row * a.heads_q, row};
+  }
   a.lse_stride = random_strides(random, a.batch, a.seq_q, a.heads_q, 1, false);
   const std::size_t q_size = extent(a.q_stride, a.batch, a.seq_q, a.heads_q, a.head_dim);
   const std::size_t k_size =
@@ -304,7 +308,8 @@ bool Check::run_problem() {
   std::memset(partial_lse.data(), 0xff, partial_rows * 4);
   a.partial_out = reinterpret_cast<float*>(partial_out.data());
   a.partial_lse = reinterpret_cast<float*>(partial_lse.data());
-  const CpuWork work = plan_cpu_work(a, kernel.tile, threads);
+  CpuWork work = plan_cpu_work(a, kernel.tile, threads);
+  work.cache_bytes = chance(random, 0.5) ? 0 : 1LL << 60;  // may write past the caches, or not
   const auto scratch_bytes = static_cast<std::size_t>((work.scratch_bytes + 63) / 64 * 64);
   Guarded scratch(scratch_bytes);
   std::memset(scratch.data(), 0xff, scratch_bytes);

@@ -11,6 +11,7 @@
 #include "cpu/finish.h"
 #include "cpu/microkernels.h"
 #include "cpu/pack.h"
+#include "cpu/row_groups.h"
 #include "cpu/softmax.h"
 
 namespace hipflash {
@@ -432,11 +433,15 @@ extern "C" __attribute__((visibility("default"))) void attention_forward(
     place_chunk(*args, *work, index, chunk);
     chunk.batch = static_cast<int>(first_pair / args->heads_kv);
     chunk.head_kv = static_cast<int>(first_pair % args->heads_kv);
-    for (long long pair = first_pair; pair < end_pair; ++pair) {
-      attend_chunk(*args, chunk, buffers);
-      if (++chunk.head_kv == args->heads_kv) {
-        chunk.head_kv = 0;
-        ++chunk.batch;
+    if constexpr (kRowsInLanes) {
+      attend_in_groups(*args, chunk, end_pair - first_pair, may_stream(*args, *work));
+    } else {
+      for (long long pair = first_pair; pair < end_pair; ++pair) {
+        attend_chunk(*args, chunk, buffers);
+        if (++chunk.head_kv == args->heads_kv) {
+          chunk.head_kv = 0;
+          ++chunk.batch;
+        }
       }
     }
   }

@@ -1,5 +1,5 @@
-// The way of a handful of keys against a few rows: thousands of such problems in one call are their
-// memory's time, if nothing is copied, padded or set up for each of them.
+// The way of a handful of keys against a few rows that may not see all of them, or whose scores are
+// modified. Plain ones go through in groups, see cpu/row_groups.h.
 #pragma once
 
 #include "cpu/few_rows.h"
@@ -51,41 +51,24 @@ HF_DEVICE void attend_few_keys(const AttentionArgs& args, const Chunk& chunk, co
   const auto score_of = [&](int key) {
     return sign * product_in_place(q, k_rows[key], head_dim(args));
   };
-  const auto base_of = [](float max) { return max == -kInfinity ? 0.0f : max; };
-  float weight[kLanes];
-  if constexpr (Spec::few_keys > 0 && !kScoreModified && !Spec::mask) {
-    // Every key is seen, so nothing goes through memory and no lane is idle.
-    Vec score = broadcast(0.0f);
-    float largest = -kInfinity;
-    each_key(keys, [&](int key) {
-      score[key] = score_of(key);
-      largest = score[key] > largest ? score[key] : largest;
-    });
-    row_max = largest * factor;
-    const Vec probability = exp2(fma(score, broadcast(factor), broadcast(-base_of(row_max))));
-    row_sum = 0.0f;
-    each_key(keys, [&](int key) {
-      weight[key] = probability[key];
-      row_sum += probability[key];
-    });
-  } else {
-    float scores[kLanes] = {};
-    each_key(keys, [&](int key) { scores[key] = score_of(key); });
-    if constexpr (kScoreModified) {
-      modify_row(args, chunk, head, query, chunk.keys.first, 0, kLanes, keys, scores);
-    }
-    if constexpr (Spec::mask) {
-      if (args.mask) apply_bool_mask(args, chunk, head, query, chunk.keys.first, 0, keys, scores);
-    }
-    const KeyRange seen = visible_keys(args, query);
-    const int low = max_int(seen.first - chunk.keys.first, 0);
-    const int high = max_int(min_int(seen.end - chunk.keys.first, keys), low);
-    const Vec score = keep_lanes(load(scores), low, high, broadcast(-kInfinity));
-    row_max = reduce_max(score) * factor;
-    const Vec probability = exp2(fma(score, broadcast(factor), broadcast(-base_of(row_max))));
-    row_sum = reduce_add(probability);
-    store(weight, probability);
+  float scores[kLanes] = {};
+  each_key(keys, [&](int key) { scores[key] = score_of(key); });
+  if constexpr (kScoreModified) {
+    modify_row(args, chunk, head, query, chunk.keys.first, 0, kLanes, keys, scores);
   }
+  if constexpr (Spec::mask) {
+    if (args.mask) apply_bool_mask(args, chunk, head, query, chunk.keys.first, 0, keys, scores);
+  }
+  const KeyRange seen = visible_keys(args, query);
+  const int low = max_int(seen.first - chunk.keys.first, 0);
+  const int high = max_int(min_int(seen.end - chunk.keys.first, keys), low);
+  const Vec score = keep_lanes(load(scores), low, high, broadcast(-kInfinity));
+  row_max = reduce_max(score) * factor;
+  const float base = row_max == -kInfinity ? 0.0f : row_max;
+  const Vec probability = exp2(fma(score, broadcast(factor), broadcast(-base)));
+  row_sum = reduce_add(probability);
+  float weight[kLanes];
+  store(weight, probability);
 
   const Element* v[kCpuFewKeys];  // a key whose probability is 0 is not read: nobody may see it
   each_key(keys, [&](int key) { v[key] = float_bits(weight[key]) ? v_rows[key] : kZeroRow; });

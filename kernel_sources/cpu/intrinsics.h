@@ -47,6 +47,12 @@ HF_INTRINSIC __m128i _mm_loadu_si128(const HfBits128Anywhere* p) {
 HF_INTRINSIC void _mm_storeu_si128(HfBits128Anywhere* p, __m128i x) {
   *p = x;
 }
+HF_INTRINSIC void _mm_stream_si128(__m128i* p, __m128i x) {
+  __builtin_ia32_movntdq(p, x);
+}
+HF_INTRINSIC void _mm_sfence() {
+  __builtin_ia32_sfence();
+}
 HF_INTRINSIC __m128i _mm_packus_epi32(__m128i a, __m128i b) {
   return (__m128i)__builtin_ia32_packusdw128((HfInts4)a, (HfInts4)b);
 }
@@ -77,6 +83,12 @@ HF_INTRINSIC __m256i _mm256_loadu_si256(const HfBits256Anywhere* p) {
 }
 HF_INTRINSIC void _mm256_storeu_si256(HfBits256Anywhere* p, __m256i x) {
   *p = x;
+}
+HF_INTRINSIC void _mm256_stream_si256(__m256i* p, __m256i x) {
+  __builtin_ia32_movntdq256(p, x);
+}
+HF_INTRINSIC void _mm256_stream_ps(float* p, __m256 x) {
+  __builtin_ia32_movntps256(p, x);
 }
 HF_INTRINSIC __m256 _mm256_loadu_ps(const float* p) {
   return *reinterpret_cast<const HfFloats8Anywhere*>(p);

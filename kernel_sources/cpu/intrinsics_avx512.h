@@ -27,6 +27,9 @@ HF_INTRINSIC __m512 _mm512_loadu_ps(const float* p) {
 HF_INTRINSIC void _mm512_storeu_ps(float* p, __m512 x) {
   *reinterpret_cast<HfFloats16Anywhere*>(p) = x;
 }
+HF_INTRINSIC void _mm512_stream_ps(float* p, __m512 x) {
+  __builtin_ia32_movntps512(p, x);
+}
 HF_INTRINSIC __m512 _mm512_maskz_loadu_ps(__mmask16 mask, const float* p) {
   return __builtin_ia32_loadups512_mask(p, __m512{}, mask);
 }

@@ -3,6 +3,10 @@
 //   Vec                      kLanes floats, with + - * / and products with a float
 //   load, store              full vectors from and to f32, f16, bf16, converting
 //   load_first, store_first  the first n lanes; the other lanes read as 0 and are not written
+//   stream, end_stream       stores past the caches, at multiples of kStreamBytes; the latter
+//   orders
+//                            them before what follows
+//   load_pair, store_pair    two vectors at once, their elements in an order of the type's own
 //   broadcast, fma, max, exp2, reduce_max, reduce_add, keep_lanes
 //   Unit, VecUnit            a packed operand of matrix products: an f32, or two bf16
 #pragma once
@@ -121,6 +125,50 @@ HF_DEVICE float probability_at(const float* row, int i) {
   Bf16 p;
   __builtin_memcpy(&p, reinterpret_cast<const char*>(row) + i * 2, 2);
   return to_float(p);
+}
+
+constexpr int kStreamBytes = 64;
+
+// Two vectors of elements, in whatever order costs the fewest instructions: the same in all rows of
+// a type. Of bf16 the even ones come first, since each half of a word is a shift or a mask away.
+struct VecPair {
+  Vec first, second;
+};
+constexpr int kPairLanes = 2 * kLanes;
+typedef unsigned BitsVec __attribute__((vector_size(sizeof(Vec))));
+
+template <class T>
+HF_DEVICE VecPair load_pair(const T* p) {
+  return {load(p), load(p + kLanes)};
+}
+HF_DEVICE VecPair load_pair(const Bf16* p) {
+  const BitsVec both = (BitsVec)load(reinterpret_cast<const float*>(p));
+  return {(Vec)(both << 16), (Vec)(both & 0xffff0000u)};
+}
+
+template <bool Stream, class T>
+HF_DEVICE void put(T* p, Vec x) {
+  if constexpr (Stream) {
+    stream(p, x);
+  } else {
+    store(p, x);
+  }
+}
+template <bool Stream, class T>
+HF_DEVICE void store_pair(T* p, VecPair x) {
+  put<Stream>(p, x.first);
+  put<Stream>(p + kLanes, x.second);
+}
+// Rounded to nearest even, in the upper half of each word. A NaN has to have a lower half of 0, as
+// those have that come of bf16 numbers.
+HF_DEVICE BitsVec bf16_in_word(Vec x) {
+  const BitsVec bits = (BitsVec)x;
+  return bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+template <bool Stream>
+HF_DEVICE void store_pair(Bf16* p, VecPair x) {
+  const BitsVec both = (bf16_in_word(x.first) >> 16) | (bf16_in_word(x.second) & 0xffff0000u);
+  put<Stream>(reinterpret_cast<float*>(p), (Vec)both);
 }
 
 // Rows become columns: element (i, j) of the square moves to (j, i).

@@ -82,6 +82,16 @@ HF_DEVICE void store_first(Bf16* p, Vec x, int n) {
   store_halves(p, to_bf16(x), n);
 }
 
+HF_DEVICE void stream(float* p, Vec x) {
+  _mm256_stream_ps(p, x);
+}
+HF_DEVICE void stream(F16* p, Vec x) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), to_f16(x));
+}
+HF_DEVICE void end_stream() {
+  _mm_sfence();
+}
+
 HF_DEVICE Vec broadcast(float x) {
   return _mm256_set1_ps(x);
 }

@@ -67,6 +67,16 @@ HF_DEVICE void store_first(Bf16* p, Vec x, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), to_bf16(x));
 }
 
+HF_DEVICE void stream(float* p, Vec x) {
+  _mm512_stream_ps(p, x);
+}
+HF_DEVICE void stream(F16* p, Vec x) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), to_f16(x));
+}
+HF_DEVICE void end_stream() {
+  _mm_sfence();
+}
+
 HF_DEVICE Vec broadcast(float x) {
   return _mm512_set1_ps(x);
 }

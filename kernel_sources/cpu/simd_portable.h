@@ -114,6 +114,14 @@ HF_DEVICE void store(Bf16* p, Vec x) {
   store_first(p, x, kLanes);
 }
 
+HF_DEVICE void stream(float* p, Vec x) {
+  store(p, x);
+}
+HF_DEVICE void stream(F16* p, Vec x) {
+  store(p, x);
+}
+HF_DEVICE void end_stream() {}
+
 HF_DEVICE float reduce_max(Vec x) {
   float m = x[0];
   HF_UNROLL for (int i = 1; i < kLanes; ++i) m = m > x[i] ? m : x[i];

@@ -19,6 +19,11 @@ constexpr bool kMayHaveFewKeys =
     kMayHaveFewRows && (Spec::few_keys || Spec::chunk_rows == 0 || Spec::ragged ||
                         Spec::window_left || Spec::window_right);
 
+// Rows go through in groups, see cpu/row_groups.h.
+constexpr bool kRowsInLanes = Spec::few_keys > 0 && !Spec::ragged && !Spec::split_keys &&
+                              !Spec::window_left && !Spec::window_right && !Spec::softcap &&
+                              !Spec::alibi && !Spec::bias && !Spec::mask;
+
 constexpr int kRowsToSplit =
     Spec::tile_queries;  // rows of a sequence up to which fixed cuts are made
 

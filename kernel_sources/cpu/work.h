@@ -21,6 +21,7 @@ struct CpuWork {
   long long items;          // items of attention_forward; lower numbers are the heavier ones
   long long merge_items;    // items of attention_merge, to run after all of attention_forward
   long long scratch_bytes;  // what each thread needs for either
+  long long cache_bytes;    // of the last level; what exceeds it may be written past the caches
 };
 
 // The tile config of a CPU kernel: the prologue's numbers of the same names.

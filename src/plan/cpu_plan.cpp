@@ -78,6 +78,7 @@ KernelPlan plan_cpu(const Problem& problem, CpuIsa best, int threads, Kernel ker
   plan.args.splits = cpu_key_splits(plan.args, tile, threads);
   platform::CpuLaunch launch;
   launch.work = plan_cpu_work(plan.args, tile, threads);
+  launch.work.cache_bytes = platform::last_level_cache_bytes();
   launch.partial_bytes = platform::partial_bytes(plan.args);
   launch.ragged = facts.ragged;
   launch.tile = tile;

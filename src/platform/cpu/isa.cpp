@@ -1,5 +1,7 @@
 #include "platform/cpu/isa.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 
 #include "core/fail.h"
@@ -138,6 +140,19 @@ CpuIsa isa_for(CpuIsa isa, ElementType element) noexcept {
 std::string arch_of(CpuIsa isa) {
   if (isa == CpuIsa::portable) return fmt::format("cpu-portable-{}", machine());
   return fmt::format("cpu-{}", cpu_isa_facts(isa).name);
+}
+
+long long last_level_cache_bytes() noexcept {
+  static const long long bytes = [] {
+#if defined(_SC_LEVEL3_CACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE)
+    for (const int level : {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
+      const long known = ::sysconf(level);
+      if (known > 0) return static_cast<long long>(known);
+    }
+#endif
+    return 32LL << 20;
+  }();
+  return bytes;
 }
 
 }  // namespace hipflash::platform

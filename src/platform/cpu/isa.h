@@ -28,4 +28,7 @@ CpuIsa isa_for(CpuIsa isa, ElementType element) noexcept;
 // The architecture string of a Spec: "cpu-avx512", "cpu-portable-aarch64".
 std::string arch_of(CpuIsa isa);
 
+// Bytes of the last-level cache; a common size where the system does not tell.
+long long last_level_cache_bytes() noexcept;
+
 }  // namespace hipflash::platform
