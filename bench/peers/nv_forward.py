@@ -57,8 +57,8 @@ class LaunchConfig(C.Structure):
                 ('attributes', C.POINTER(LaunchAttribute)), ('attribute_count', C.c_uint)]
 
 
-class NvTf32Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'pairs', 'row_tiles', 'blocks_per_sm')]
+class NvF16x3Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')]
 
 
 class Sm90Map(C.Structure):
@@ -71,7 +71,7 @@ def launch_library():
     subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', text.ROOT, os.path.join(here, 'nv_launch.cpp'), '-o', path],
                    check=True)
     lib = C.CDLL(path)
-    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'blocks_nvtf32', 'merge_blocks'):
+    for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'blocks_nvf16x3', 'merge_blocks'):
         getattr(lib, n).restype = C.c_longlong
     assert lib.args_size() == C.sizeof(AttentionArgs)
     return lib
@@ -138,9 +138,9 @@ class Kernel:
         elif s['family'] == 'sm90':
             self.tile = Sm90Tile(**{'q_stages': 1, **c})
             self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
-        elif s['family'] == 'tf32':
-            self.tile = NvTf32Tile(**c)
-            self.shared, self.threads = FACTS.shared_bytes_nvtf32(C.byref(self.tile), d, dv), 64 * c['pairs']
+        elif s['family'] == 'f16x3':
+            self.tile = NvF16x3Tile(**c)
+            self.shared, self.threads = FACTS.shared_bytes_nvf16x3(C.byref(self.tile), d, dv), 32 * c['waves']
         else:
             self.tile = NvF32Tile(**c)
             self.shared, self.threads = FACTS.shared_bytes_nvf32(C.byref(self.tile), d, dv), 32 * c['waves']
@@ -217,8 +217,8 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
             grid = min(grid, torch.cuda.get_device_properties(0).multi_processor_count)
     elif s['family'] == 'sm80':
         grid = FACTS.blocks_sm80(C.byref(kernel.tile), C.byref(a))
-    elif s['family'] == 'tf32':
-        grid = FACTS.blocks_nvtf32(C.byref(kernel.tile), C.byref(a))
+    elif s['family'] == 'f16x3':
+        grid = FACTS.blocks_nvf16x3(C.byref(kernel.tile), C.byref(a))
     else:
         grid = FACTS.blocks_nvf32(C.byref(kernel.tile), C.byref(a))
     params = (C.c_void_p * len(holders))(*(C.addressof(h) for h in holders))
@@ -401,7 +401,7 @@ def cases(quick=False):
     for d, dv in ((64, 64), (128, 128), (40, 96), (256, 256), (33, 47), (512, 512), (1, 1), (300, 280)):
         aligned = d % 4 == 0 and dv % 4 == 0
         p = dict(pad=4 if aligned else 1)
-        for family in ('f32', 'tf32'):
+        for family in ('f32', 'f16x3'):
             out.append((S(family, d, dv, dtype='f32', aligned=aligned, **causal), [dict(p, shape=x, causal='bottom', std=6.0 if i == 5 else 1.0) for i, x in enumerate(SHAPES)]))
             out.append((S(family, d, dv, dtype='f32', aligned=aligned), [dict(p, shape=x) for x in SHAPES]))
             out.append((S(family, d, dv, dtype='f32', aligned=False, **everything), [dict(c, pad=1) for c in features]))
@@ -552,7 +552,7 @@ def mode_bench():
                     if 'gqa' in rows and dtype == 'bf16' and s in (512, 2048, 8192):
                         todo.append((d, 2 * h, h // 2, max(1, b // 2), s, dtype, causal))
     if 'f32' in rows:
-        for d, h in ((64, 16), (128, 8)):
+        for d, h in ((32, 16), (64, 16), (96, 8), (128, 8), (256, 4)):
             for b, s in ((16, 512), (4, 2048), (1, 8192)):
                 for causal in (0, 1):
                     todo.append((d, h, h, b, s, 'f32', causal))
@@ -561,7 +561,7 @@ def mode_bench():
             for b, s in ((8, 2048), (2, 8192)):
                 for causal in (0, 1):
                     todo.append((d, h, h, b, s, 'f16', causal))
-    ours = [specs_for(t[0], t[5], t[6], t[4], ('tf32', 'f32') if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
+    ours = [specs_for(t[0], t[5], t[6], t[4], ('f16x3', 'f32') if t[5] == 'f32' else ('sm90', 'sm80')) for t in todo]
     STORE.build([x for o in ours for x in o.values()])
     for t, o in zip(todo, ours):
         compare(*t, o, peers=dict(f16=('flash', 'cudnn'), bf16=('cudnn',), f32=('efficient',))[t[5]])
@@ -620,10 +620,10 @@ def mode_smoke():
                (S('sm90', 64, dtype='bf16'), [dict(p, shape=(1, 80, 40, 200, 333))]),
                (S('sm90', 256, window_left=True, window_right=True), [dict(p, shape=(1, 40, 20, 300, 333), window=(70, 20), poison=True)]),
                (S('sm90', 80), [dict(p, shape=(1, 40, 20, 100, 333))]),
-               *((S(f, 64, dtype='f32', **causal), [dict(p, shape=(1, 2, 1, 200, 333), causal='bottom')]) for f in ('f32', 'tf32')),
-               (S('tf32', 128, dtype='f32', split_keys=True), [dict(p, shape=(1, 2, 1, 9, 333), splits=3)]),
+               *((S(f, 64, dtype='f32', **causal), [dict(p, shape=(1, 2, 1, 200, 333), causal='bottom')]) for f in ('f32', 'f16x3')),
+               (S('f16x3', 128, dtype='f32', split_keys=True), [dict(p, shape=(1, 2, 1, 9, 333), splits=3)]),
                *((S(f, 128, 72, dtype='f32', aligned=False, **everything), [dict(pad=1, shape=(1, 2, 1, 100, 133), mask='pad', poison=True)])
-                 for f in ('f32', 'tf32'))])
+                 for f in ('f32', 'f16x3'))])
 
 
 def main():

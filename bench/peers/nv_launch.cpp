@@ -41,12 +41,12 @@ long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) {
 void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) {
   *t = nvf32_default(d, dv, false, shared_limit);
 }
-int shared_bytes_nvtf32(const NvTf32Tile* t, int d, int dv) {
-  return nvtf32_shared_bytes(*t, d, dv);
+int shared_bytes_nvf16x3(const NvF16x3Tile* t, int d, int dv) {
+  return nvf16x3_shared_bytes(*t, d, dv);
 }
-long long blocks_nvtf32(const NvTf32Tile* t, const AttentionArgs* args) {
-  return blocks(*args, args->seq_q, nvtf32_tile_rows(*t),
-                args->heads_q * nvtf32_value_chunks(t->row_tiles, args->value_head_dim));
+long long blocks_nvf16x3(const NvF16x3Tile* t, const AttentionArgs* args) {
+  return blocks(*args, args->seq_q, nvf16x3_tile_rows(*t),
+                args->heads_q * nvf16x3_value_chunks(t->row_tiles, args->value_head_dim));
 }
 int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) {
   return sm90_shared_bytes(*t, d, dv);

@@ -18,20 +18,22 @@ ROOT_HERE = ROOT
 FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, bias=False, mask=False, sinks=False, ragged=False, paged=False,
              lse=True, split_keys=False, aligned=True)
 FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forward_sm90.cu',
-            'f32': 'gpu/attention_forward_nvf32.cu', 'tf32': 'gpu/attention_forward_nvtf32.cu'}
+            'f32': 'gpu/attention_forward_nvf32.cu', 'f16x3': 'gpu/attention_forward_nvf16x3.cu'}
 
 
 def spec(family, d, dv=None, dtype='f16', config=None, seq_k=1 << 20, **flags):
     """A spec: family, head dimensions, dtype, tile config (a dict) and feature flags."""
     unknown = set(flags) - set(FLAGS)
     assert not unknown, unknown
+    modified = any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask'))
+    crowded = not flags.get('aligned', True) or (modified and flags.get('paged', False))
     return dict(family=family, d=d, dv=d if dv is None else dv, dtype=dtype,
-                config=dict(config or default_config(family, d, d if dv is None else dv,
-                                                     any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask')),
-                                                     bool(flags.get('window_right') or flags.get('window_left')), seq_k)), flags={**FLAGS, **flags})
+                config=dict(config or default_config(family, d, d if dv is None else dv, modified,
+                                                     bool(flags.get('window_right') or flags.get('window_left')), seq_k, crowded=crowded)),
+                flags={**FLAGS, **flags})
 
 
-def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, shared_limit=227 * 1024):
+def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, shared_limit=227 * 1024, crowded=False):
     """The defaults of tiles_nv.h."""
     widest = max(d or 512, dv or 512)
     if family == 'sm90':
@@ -44,10 +46,12 @@ def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, s
             c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm', 'p_over_keys'), c))
             if f32_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
                 return c
-    if family == 'tf32':
-        for c in ((32, 4, 2, 1), (16, 4, 2, 1), (32, 4, 1, 1), (16, 4, 1, 1), (16, 2, 1, 1), (16, 1, 1, 1))[0 if widest <= 128 else 2:]:
-            c = dict(zip(('tile_keys', 'pairs', 'row_tiles', 'blocks_per_sm'), c))
-            if tf32_shared_bytes(c, d or 512, dv or 512) <= shared_limit:
+    if family == 'f16x3':
+        first = 0 if widest <= 64 else (3 if crowded else 2) if widest <= 128 else 6 if crowded else 4
+        for c in ((64, 4, 2, 2, 2), (32, 4, 2, 2, 2), (32, 4, 2, 1, 2), (32, 4, 1, 1, 2), (32, 8, 1, 1, 1), (32, 4, 1, 1, 1), (16, 8, 1, 1, 1),
+                  (16, 4, 1, 1, 1), (16, 2, 1, 1, 1))[first:]:
+            c = dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm'), c))
+            if f16x3_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
                 return c
     if widest <= 128 and modified:
         c = (64, 4, 1, 2, 2, False)
@@ -170,8 +174,8 @@ def shared_bytes(s):
         return 128 * (q * 64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 64 + 8 * (2 * q + 4 * c['stages']) + 1024
     if s['family'] == 'f32':
         return f32_shared_bytes(c, d, dv)
-    if s['family'] == 'tf32':
-        return tf32_shared_bytes(c, d, dv)
+    if s['family'] == 'f16x3':
+        return f16x3_shared_bytes(c, d, dv)
     chunks = 2 if dv > 256 else 1
     return 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
 
@@ -184,11 +188,11 @@ def f32_shared_bytes(c, d, dv):
     return 4 * (rows * pitch + (max(keys, p) if c['p_over_keys'] else keys + p) + c['tile_keys'] * up(-(-dv // chunks), 32)) + 32
 
 
-def tf32_shared_bytes(c, d, dv):
-    up = lambda x, n: -(-x // n) * n
+def f16x3_shared_bytes(c, d, dv):
+    up = lambda x: -(-x // 16) * 16
     chunks = -(-dv // (256 // c['row_tiles']))
-    rows, keys, pitch, value_pitch = c['pairs'] * c['row_tiles'] * 16, c['tile_keys'], up(d, 8) + 4, up(-(-dv // chunks), 16) + 8
-    return 4 * (rows * pitch + 2 * keys * (pitch + value_pitch) + 2 * rows * (keys + 4) + 4 * rows + 4 * c['pairs']) + 32
+    row, value_row = 4 * up(d) + 20, 4 * up(-(-dv // chunks)) + 20
+    return c['waves'] * c['row_tiles'] * 16 * row + c['stages'] * c['tile_keys'] * (row + value_row) + 512 * c['waves'] * c['row_tiles'] + 32
 
 
 def main():

@@ -22,10 +22,10 @@
 /// then out_i = Σ_j softmax_j(score) · v_j, and lse_i = ln Σ_j exp(score).
 ///
 /// **f32** is computed in f32. On NVIDIA GPUs of the architectures sm_80 and sm_90, matrix units
-/// may do each product as three of tf32, with the accuracy of f32. There, values below about
-/// 2^-100 lose bits (a relative error of 6e-6 was measured at 1e-36, 3e-4 at 1e-38), and a block of
-/// queries whose result has an infinity or NaN is computed again by multiply-adds: such data means
-/// what it means in f32, but costs the time of both.
+/// may do each product as three of f16, scaled, with the accuracy of f32 (an element far below the
+/// largest of its row of Q, K or V is right to 2^-40 of that), and a block of queries whose result
+/// has an infinity or NaN is computed again by multiply-adds: such data means what it means in f32,
+/// but costs the time of both.
 ///
 /// **Rows that see nothing** give output 0 and LSE −∞ (with a sink, its logit). **NaN**: a NaN in
 /// Q, or in a K that some query sees, gives NaN in the rows it reaches; NaN in K or V at positions

@@ -156,48 +156,58 @@ HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool
   return tiles[6];
 }
 
-// ---------------------------------------------------------------- attention_forward_nvtf32.cu
+// ---------------------------------------------------------------- attention_forward_nvf16x3.cu
 
-// f32 on tf32 matrix units, three products for one, sm_80 and up, every feature. Two warps, one for
-// scores and one for values, share 16 row_tiles rows.
-struct NvTf32Tile {
-  int tile_keys;      // 16 or 32
-  int pairs;          // of warps
-  int row_tiles;      // 1 or 2
+// f32 on f16 matrix units, three products for one, sm_80 and up, every feature.
+struct NvF16x3Tile {
+  int tile_keys;      // keys per step, a multiple of 16
+  int waves;          // warps per block
+  int row_tiles;      // 16-row tiles per warp
+  int stages;         // buffers of keys and values; 1: keys load under P.V, values under Q.K
   int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
 };
 
-HF_BOTH constexpr int nvtf32_tile_rows(const NvTf32Tile& t) {
-  return t.pairs * t.row_tiles * 16;
+HF_BOTH constexpr int nvf16x3_tile_rows(const NvF16x3Tile& t) {
+  return t.waves * t.row_tiles * 16;
 }
-HF_BOTH constexpr int nvtf32_threads(const NvTf32Tile& t) {
-  return t.pairs * 64;
+HF_BOTH constexpr int nvf16x3_threads(const NvF16x3Tile& t) {
+  return t.waves * 32;
 }
 // Accumulators take at most 128 registers.
-HF_BOTH constexpr int nvtf32_value_chunks(int row_tiles, int value_head_dim) {
+HF_BOTH constexpr int nvf16x3_value_chunks(int row_tiles, int value_head_dim) {
   const int most = 256 / row_tiles;
   return (value_head_dim + most - 1) / most;
 }
-HF_BOTH constexpr int nvtf32_value_chunk(int row_tiles, int value_head_dim) {
-  const int chunks = nvtf32_value_chunks(row_tiles, value_head_dim);
+HF_BOTH constexpr int nvf16x3_value_chunk(int row_tiles, int value_head_dim) {
+  const int chunks = nvf16x3_value_chunks(row_tiles, value_head_dim);
   return nv_round_up((value_head_dim + chunks - 1) / chunks, 16);
 }
-HF_BOTH constexpr int nvtf32_shared_bytes(const NvTf32Tile& t, int head_dim, int value_head_dim) {
-  const int rows = nvtf32_tile_rows(t), pitch = nv_round_up(head_dim, 8) + 4;
-  const int value_pitch = nvtf32_value_chunk(t.row_tiles, value_head_dim) + 8;
-  return 4 * (rows * pitch + 2 * t.tile_keys * (pitch + value_pitch) +
-              2 * rows * (t.tile_keys + 4) + 4 * rows + 4 * t.pairs) +
-         32;  // what the epilogue needs
+HF_BOTH constexpr int nvf16x3_shared_bytes(const NvF16x3Tile& t, int head_dim, int value_head_dim) {
+  // Rows of 4 bytes a number and 16 more, and a factor for each.
+  const int row = 4 * nv_round_up(head_dim, 16) + 20;
+  const int value_row = 4 * nvf16x3_value_chunk(t.row_tiles, value_head_dim) + 20;
+  return nvf16x3_tile_rows(t) * row + t.stages * t.tile_keys * (row + value_row) +
+         16 * t.row_tiles * nvf16x3_threads(t) +  // the softmax state
+         32;                                      // what the epilogue needs
 }
 
-// The default for a head dimension; more shared memory than `shared_limit` if none fits.
-HF_BOTH constexpr NvTf32Tile nvtf32_default(int head_dim, int value_head_dim, int shared_limit) {
-  const NvTf32Tile tiles[] = {{32, 4, 2, 1}, {16, 4, 2, 1}, {32, 4, 1, 1},
-                              {16, 4, 1, 1}, {16, 2, 1, 1}, {16, 1, 1, 1}};
-  for (int i = nv_max(head_dim, value_head_dim) <= 128 ? 0 : 2; i < 5; i++) {
-    if (nvtf32_shared_bytes(tiles[i], head_dim, value_head_dim) <= shared_limit) return tiles[i];
+// The default for a head dimension; more shared memory than `shared_limit` if none fits. None keeps
+// anything in local memory. `crowded`: rows that start anywhere, or modified scores of keys in
+// pages, which need registers.
+HF_BOTH constexpr NvF16x3Tile nvf16x3_default(int head_dim, int value_head_dim, bool crowded,
+                                              int shared_limit) {
+  const NvF16x3Tile tiles[] = {{64, 4, 2, 2, 2}, {32, 4, 2, 2, 2}, {32, 4, 2, 1, 2},
+                               {32, 4, 1, 1, 2}, {32, 8, 1, 1, 1}, {32, 4, 1, 1, 1},
+                               {16, 8, 1, 1, 1}, {16, 4, 1, 1, 1}, {16, 2, 1, 1, 1}};
+  const int widest = nv_max(head_dim, value_head_dim);
+  const int first = widest <= 64 ? 0 : widest <= 128 ? (crowded ? 3 : 2) : (crowded ? 6 : 4);
+  for (int i = first; i < 8; i++) {
+    if (nvf16x3_shared_bytes(tiles[i], head_dim, value_head_dim) * tiles[i].blocks_per_sm <=
+        shared_limit) {
+      return tiles[i];
+    }
   }
-  return tiles[5];
+  return tiles[8];
 }
 
 // ---------------------------------------------------------------- attention_forward_sm90.cu

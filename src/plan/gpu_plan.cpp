@@ -287,9 +287,9 @@ const Family kSm90{
 const Family kNvF32{
     "gpu/attention_forward_nvf32.cu", jit::CompilerKind::nvrtc, {"--std=c++17", "-default-device"}};
 
-const Family kNvTf32{"gpu/attention_forward_nvtf32.cu",
-                     jit::CompilerKind::nvrtc,
-                     {"--std=c++17", "-default-device"}};
+const Family kNvF16x3{"gpu/attention_forward_nvf16x3.cu",
+                      jit::CompilerKind::nvrtc,
+                      {"--std=c++17", "-default-device"}};
 
 // attention_merge of the NVIDIA families, which waits for the forward kernel by itself.
 const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
@@ -392,27 +392,29 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
                         kNvMerge, "f32 multiply-adds");
 }
 
-// Three products of tf32 pay where the units do eight of them in the time of one of f32, as on the
-// cards for data centers; those for graphics have a quarter of that.
-bool tf32_pays(const AttentionArgs& args, const DeviceFacts& device) {
+// Three products of f16 pay where the units do sixteen of them in the time of one of f32, as on the
+// cards for data centers; those for graphics do two to four.
+bool f16x3_pays(const AttentionArgs& args, const DeviceFacts& device) {
   if (device.arch != "sm_80" && device.arch != "sm_90" && device.arch != "sm_90a") return false;
   const int shared = static_cast<int>(device.shared_bytes);
-  const NvTf32Tile tile = nvtf32_default(args.head_dim, args.value_head_dim, shared);
-  return nvtf32_shared_bytes(tile, args.head_dim, args.value_head_dim) <= shared;
+  const NvF16x3Tile tile = nvf16x3_default(args.head_dim, args.value_head_dim, true, shared);
+  return nvf16x3_shared_bytes(tile, args.head_dim, args.value_head_dim) <= shared;
 }
 
-KernelPlan plan_nvtf32(const Problem& problem, Builder builder, const DeviceFacts& device) {
+KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
-  const NvTf32Tile tile = builder.choose(kNvTf32, nvtf32_default(dim, value_dim, shared),
-                                         [&] { return nvtf32_tiles(dim, value_dim, shared); });
+  const bool crowded = !builder.facts.aligned || (builder.modified() && takes_page_tiles(problem));
+  const NvF16x3Tile tile =
+      builder.choose(kNvF16x3, nvf16x3_default(dim, value_dim, crowded, shared),
+                     [&] { return nvf16x3_tiles(dim, value_dim, shared); });
   return builder.finish(
-      kNvTf32,
-      {numbers_of(tile), tile.tile_keys, nvtf32_threads(tile),
-       nvtf32_shared_bytes(tile, dim, value_dim)},
-      {problem, nvtf32_tile_rows(tile), nvtf32_value_chunks(tile.row_tiles, value_dim), false,
+      kNvF16x3,
+      {numbers_of(tile), tile.tile_keys, nvf16x3_threads(tile),
+       nvf16x3_shared_bytes(tile, dim, value_dim)},
+      {problem, nvf16x3_tile_rows(tile), nvf16x3_value_chunks(tile.row_tiles, value_dim), false,
        slots_of(device, 1), kUsualFill, keys_of_a_call(builder.args())},
-      kNvMerge, "f32 as three products of tf32");
+      kNvMerge, "f32 as three products of f16");
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
@@ -450,8 +452,8 @@ KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   const DeviceFacts& device = target.device;
   Builder builder = nv_builder(problem, target);
   if (problem.dtype == DType::f32) {
-    if (!target.general() && tf32_pays(builder.args(), device)) {
-      return plan_nvtf32(problem, std::move(builder), device);
+    if (!target.general() && f16x3_pays(builder.args(), device)) {
+      return plan_nvf16x3(problem, std::move(builder), device);
     }
     return plan_nvf32(problem, std::move(builder), device);
   }

@@ -67,10 +67,11 @@ void each_field(NvF32Tile& t, F&& f) {
 }
 
 template <class F>
-void each_field(NvTf32Tile& t, F&& f) {
+void each_field(NvF16x3Tile& t, F&& f) {
   f("tile_keys", t.tile_keys);
-  f("pairs", t.pairs);
+  f("waves", t.waves);
   f("row_tiles", t.row_tiles);
+  f("stages", t.stages);
   f("blocks_per_sm", t.blocks_per_sm);
 }
 

@@ -146,20 +146,22 @@ std::vector<NvF32Tile> nvf32_tiles(int head_dim, int value_dim, int shared_limit
   return tiles;
 }
 
-std::vector<NvTf32Tile> nvtf32_tiles(int head_dim, int value_dim, int shared_limit) {
-  std::vector<NvTf32Tile> tiles;
-  for (const int keys : {32, 16}) {
-    for (const int pairs : {4, 2, 1, 8}) {
+std::vector<NvF16x3Tile> nvf16x3_tiles(int head_dim, int value_dim, int shared_limit) {
+  std::vector<NvF16x3Tile> tiles;
+  for (const int keys : {32, 64, 16}) {
+    for (const int waves : {4, 8, 2}) {
       for (const int row_tiles : {2, 1}) {
-        for (const int blocks : {1, 2}) {
-          const NvTf32Tile tile = {keys, pairs, row_tiles, blocks};
-          // The output, the probabilities in two parts, and what is being multiplied.
-          const int registers =
-              row_tiles * (nvtf32_value_chunk(row_tiles, value_dim) / 2 + keys / 2 + 16) +
-              kNvOtherRegisters;
-          if (registers <= nv_registers(nvtf32_threads(tile), blocks) &&
-              nvtf32_shared_bytes(tile, head_dim, value_dim) * blocks <= shared_limit) {
-            tiles.push_back(tile);
+        for (const int stages : {1, 2}) {
+          for (const int blocks : {2, 1, 3}) {
+            const NvF16x3Tile tile = {keys, waves, row_tiles, stages, blocks};
+            // The output, and scores in two sums or probabilities in two parts.
+            const int registers =
+                row_tiles * (nvf16x3_value_chunk(row_tiles, value_dim) / 2 + keys) +
+                kNvOtherRegisters;
+            if (registers <= nv_registers(nvf16x3_threads(tile), blocks) &&
+                nvf16x3_shared_bytes(tile, head_dim, value_dim) * blocks <= shared_limit) {
+              tiles.push_back(tile);
+            }
           }
         }
       }

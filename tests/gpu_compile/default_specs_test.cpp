@@ -24,11 +24,6 @@ namespace {
 
 constexpr int kNoSpillsUpTo = 256;
 
-// The tf32 family fills the registers of its value warps on purpose. What it may keep in scratch is
-// a word or two.
-constexpr const char* kFullFamily = "gpu/attention_forward_nvtf32.cu";
-constexpr int kFullFamilyScratch = 8;
-
 bool compile_all() {
   const char* const set = std::getenv("HIPFLASH_COMPILE_SET");
   return set && std::string(set) == "all";
@@ -117,10 +112,6 @@ TEST_P(DefaultSpecs, CompileWithoutSpills) {
       ASSERT_FALSE(facts.kernels.empty());
       if (std::max(made.head_dim, made.value_head_dim) > kNoSpillsUpTo) continue;
       for (const KernelResources& kernel : facts.kernels) {
-        if (made.spec.family == kFullFamily &&
-            kernel.scratch_bytes.value_or(0) <= kFullFamilyScratch) {
-          continue;
-        }
         EXPECT_FALSE(kernel.spills())
             << kernel.name << " has " << kernel.scratch_bytes.value_or(0)
             << " bytes of scratch and spills " << kernel.spilled_vector.value_or(0)

@@ -109,16 +109,6 @@ HF_DEVICE unsigned keys_in_sight(const float (&s)[kTiles][N]) {
   return seen;
 }
 
-// From that of each lane to bit j in all lanes: some row of the warp sees key j, below 32.
-HF_DEVICE unsigned keys_of_warp(unsigned of_lane) {
-  unsigned seen = 0;
-  HF_UNROLL
-  for (int j = 0; j < 8; j++)
-    seen |= (of_lane >> j & 1) << (8 * (j / 2) + 2 * (threadIdx.x & 3) + j % 2);
-  seen |= __shfl_xor_sync(~0u, seen, 1);
-  return seen | __shfl_xor_sync(~0u, seen, 2);
-}
-
 // The largest exponent of each row in this lane's part of the tile.
 template <int N>
 HF_DEVICE void row_max(const float (&s)[N], float scale, float (&largest)[2]) {

@@ -19,17 +19,6 @@ HF_DEVICE float2 load_pair(unsigned from) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from));
   return x;
 }
-HF_DEVICE void store_pair(unsigned to, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
-}
-HF_DEVICE unsigned load_bits(unsigned from) {
-  unsigned x;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from));
-  return x;
-}
-HF_DEVICE void store_bits(unsigned to, unsigned x) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
-}
 HF_DEVICE float load_float(unsigned from) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from));
@@ -58,30 +47,6 @@ HF_DEVICE void load_rows(unsigned tile, const float* from, long long stride, int
       const bool exists = row >= first && row < end && column < columns;
       copy_word(tile + 4 * (row * Pitch + column),
                 (const char*)(exists ? from + row * stride + column : from), exists);
-    }
-  }
-}
-
-// The same for rows that all exist, of `Columns` floats that all exist, on multiples of 16 bytes.
-template <int Rows, int Columns, int Pitch, int Threads>
-HF_DEVICE void load_whole_rows(unsigned tile, const float* from, long long stride, int thread) {
-  constexpr int kPer = Columns / 4;
-  if constexpr (Threads % kPer == 0) {  // each thread stays in its columns
-    constexpr int kStep = Threads / kPer;
-    const int row = thread / kPer;
-    const char* source = (const char*)(from + row * stride + thread % kPer * 4);
-    unsigned to = tile + 4 * (row * Pitch + thread % kPer * 4);
-    HF_UNROLL
-    for (int i = 0; i < (Rows + kStep - 1) / kStep; i++) {
-      if (Rows % kStep == 0 || row + i * kStep < Rows) copy_piece(to, source, 16);
-      to += 4 * kStep * Pitch;
-      source += 4 * kStep * stride;
-    }
-  } else {
-    for (int x = thread; x < Rows * kPer; x += Threads) {
-      const int row = x / kPer, column = x % kPer * 4;
-      copy_piece(tile + 4 * (row * Pitch + column), (const char*)(from + row * stride + column),
-                 16);
     }
   }
 }
