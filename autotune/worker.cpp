@@ -55,7 +55,7 @@ std::string dump(const Json& json) {
 }  // namespace
 
 std::string find_measure_helper() {
-  if (const std::string named = setting("HIPFLASH_MEASURE_HELPER"); !named.empty()) {
+  if (std::string named = setting("HIPFLASH_MEASURE_HELPER"); !named.empty()) {
     if (!jit::is_executable(named)) {
       fail(ErrorCode::NotSupported,
            "HIPFLASH_MEASURE_HELPER=\"{}\" is not a program that can be run", named);
@@ -66,7 +66,7 @@ std::string find_measure_helper() {
     if (folder.empty()) continue;
     for (const char* below :
          {".", "../libexec/hipflash", "../bin", "../../libexec/hipflash", "../../bin"}) {
-      const std::string path = (folder / below / kHelper).lexically_normal().string();
+      std::string path = (folder / below / kHelper).lexically_normal().string();
       if (jit::is_executable(path)) return path;
     }
   }
@@ -178,7 +178,7 @@ Json Worker::ask(const Json& request, double limit) {
                            ::strsignal(WTERMSIG(status)))
              : fmt::format("crashes: ended with exit status {}", WEXITSTATUS(status)));
   }
-  const Json answer = Json::parse(received_.substr(0, line), nullptr, false);
+  Json answer = Json::parse(received_.substr(0, line), nullptr, false);
   received_.erase(0, line + 1);
   if (answer.is_discarded() || !answer.is_object()) died("crashes: its answer cannot be read");
   if (const auto error = answer.find("error"); error != answer.end()) {

@@ -176,7 +176,7 @@ Decoded<Bytes> Pack::read(std::uint64_t offset, std::uint64_t size) const {
 
 Decoded<Bytes> Pack::blob(const PackBlob& blob) const {
   try {
-    const Decoded<Bytes> stored = read(blob.offset, blob.stored_bytes);
+    Decoded<Bytes> stored = read(blob.offset, blob.stored_bytes);
     if (!stored) return stored;
     if (to_hex(Checksum().update(*stored).digest()) != blob.stored_hash) {
       return {{}, "a part of it has the wrong hash"};

@@ -190,7 +190,7 @@ std::string install(const std::string& path, const std::string& folder) {
   std::string faults;
   for (const std::string& candidate : folders) {
     std::string fault = prepare(candidate);
-    const std::string target = (fs::path(candidate) / name).string();
+    std::string target = (fs::path(candidate) / name).string();
     if (fault.empty()) fault = cache::replace_file(target, bytes, kPackMode);
     if (fault.empty()) return target;
     faults += (faults.empty() ? "" : "; ") + fault;

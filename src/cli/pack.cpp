@@ -73,8 +73,9 @@ int create(const PackOptions& o) {
     const std::string arch = options.archs.size() == 1 ? options.archs.front() : "";
     for (const DType dtype : dtypes_of(o.kernels, arch)) {
       for (const std::int64_t head_dim : head_dims_of(o.kernels)) {
-        for (Problem& problem : api::usual_problems(kernel_request(o.kernels, dtype, head_dim))) {
-          options.problems.push_back(std::move(problem));
+        for (const Problem& problem :
+             api::usual_problems(kernel_request(o.kernels, dtype, head_dim))) {
+          options.problems.push_back(problem);
         }
       }
     }

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 
 #include "cli/commands.h"
@@ -22,7 +23,7 @@ void interrupt(int number) {
 
 std::string time_left(double seconds) {
   if (seconds < 0) return {};
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const auto whole = std::lround(seconds);
   return whole >= 60 ? fmt::format(", about {} min {} s left", whole / 60, whole % 60)
                      : fmt::format(", about {} s left", whole);
 }

@@ -503,7 +503,7 @@ DeviceFacts facts_of_architecture(const std::string& arch) {
   facts.compute_units = 1;  // never splits keys: a kernel made ahead serves the usual case
   if (arch.rfind("gfx", 0) == 0) {
     facts.kind = platform::Kind::hip;
-    facts.shared_bytes = 64U * 1024;
+    facts.shared_bytes = std::size_t{64} * 1024;
     return facts;
   }
   if (arch.rfind("sm_", 0) == 0) {

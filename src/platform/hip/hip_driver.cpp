@@ -262,7 +262,7 @@ class HipDriver final : public GpuDriver {
     const auto properties = std::make_unique<Properties>();
     check_device(api_.properties(properties->data(), ordinal), "hipGetDeviceProperties");
     const char* const name = properties->data() + arch_name_;
-    const std::string arch(name, ::strnlen(name, kArchNameBytes));
+    std::string arch(name, ::strnlen(name, kArchNameBytes));
     if (arch.rfind("gfx", 0) != 0) {
       fail(ErrorCode::NoDevice, "hip:{}: the HIP runtime names no architecture (\"{}\")", ordinal,
            arch);
