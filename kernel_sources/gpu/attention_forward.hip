@@ -5,18 +5,17 @@
 // A wave owns kRows queries, one per lane of a group, so the softmax state is a scalar per lane,
 // and the results of the first product are the operand of the second: P never leaves its registers.
 //
-// A block passes over its tiles of kKeys keys. Shared memory holds one tile of K and one of V. A
-// step has two phases, each ended by a barrier: in the first, K is read while the next V goes from
-// registers to shared memory; in the second, V is read while the next K does. Registers are filled
-// from global memory as soon as they are free, so loads have a whole step to arrive. Both phases
-// run in steps of one fragment, each with a slice of the side work, in exactly the written order.
+// A block passes over its tiles of kKeys keys in shared memory. A step has two phases: in the first
+// K is read, in the second V. Beside them the next tiles come, through registers (tile/staged.h) or
+// straight (tile/direct.h). Both phases run in steps of one fragment, each with a slice of the side
+// work, in exactly the written order.
 //
-// Tile config: waves, mma_rows, tile_keys, waves_per_simd, read_ahead (tiles_cdna.h); dies, the
-// number of dies with an L2 of their own (a power of two); pack_heads (tile/block_rows.h);
+// Tile config: waves, mma_rows, tile_keys, waves_per_simd, read_ahead, stages (tiles_cdna.h); dies,
+// the number of dies with an L2 of their own (a power of two); pack_heads (tile/block_rows.h);
 // largest_head_dim, what a general config is built for.
 //
-// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
-// a call of its own. Where keys are in pages, the loaders find their rows (tile/pages.h).
+// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as
+// on a call of its own. Where keys are in pages, the loaders find their rows (tile/pages.h).
 #if defined(__AMDGCN__)
 #include "gpu/tile/amd.h"
 #else
@@ -33,8 +32,7 @@
 #endif
 #include "gpu/tile/block_rows.h"
 #include "gpu/tile/elementwise.h"
-#include "gpu/tile/pages.h"
-#include "gpu/tile/memory.h"
+#include "gpu/tile/output.h"
 #include "gpu/tile/merge.h"
 #include "gpu/tile/sink.h"
 #include "gpu/tile/softmax.h"
@@ -120,19 +118,10 @@ HF_DEVICE Passes passes_of(KeyRange block, KeyRange some, KeyRange all) {
   return {see, full, again, idle, tiles};
 }
 
-// Where in a phase of `steps` steps piece i of `count` is done: evenly in [first, end).
-constexpr int step_of(int i, int count, int first, int end, int steps) {
-  const int at = first + i * (end - first) / count;
-  return at < steps ? at : steps - 1;
-}
-
 // A block's rows, for a call with one sequence of each batch index. `fault`: the sequence's numbers
 // cannot be right.
 HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row, int fault) {
-  constexpr int kKeyShared = cdna::key_bytes(kTile, kHeadDim, kElementBytes);
-  HF_SHARED(shared, kKeyShared + cdna::value_bytes(kTile, kValueDim, kElementBytes));
-  char* const shared_keys = shared;
-  char* const shared_values = shared + kKeyShared;
+  HF_SHARED(shared, Tiles::kSharedBytes);
 
   const int rows = rows_of_head(args);
   const int wave_row = first_row + wave_id() * kRows;  // first one of the wave
@@ -156,18 +145,12 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
   }
 
   const int count = keys.end - keys.first;
-  KeyLoader next_keys;
-  ValueLoader next_values;
-  next_keys.start(
+  Tiles tiles;
+  tiles.start(
+      args,
       rows_of(args.k, args.k_stride, work.batch, work.kv_head, keys.first, count, kElementBytes),
-      head_dim(args));
-  next_values.start(
       rows_of(args.v, args.v_stride, work.batch, work.kv_head, keys.first, count, kElementBytes),
-      value_dim(args));
-  if constexpr (Spec::paged) {
-    next_keys.pages.start(args, args.k, args.k_stride, work.kv_head, keys.first, keys.end);
-    next_values.pages.start(args, args.v, args.v_stride, work.kv_head, keys.first, keys.end);
-  }
+      work.kv_head, keys, shared);
 
   // Of the lane's row; worked out again at the end, so that they need no registers in between.
   const auto row_of = [&]() HF_LAMBDA { return wave_row + row_of_lane(); };
@@ -192,18 +175,23 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
   const float scale = exponent_scale(args);
   KeyRange seen = visible_keys(args, query_of());
   if (Spec::split_keys && keys.end < seen.end) seen.end = keys.end;  // may be within a tile
+  seen.first -= first_key_of_lane();                                 // as softmax.h counts
+  seen.end -= first_key_of_lane();
 
   KeyFragments key_fragments;
   ValueFragments value_fragments;
-  key_fragments.start(shared_keys);
-  value_fragments.start(shared_values);
+  key_fragments.start(tiles.keys);
+  value_fragments.start(tiles.values);
+  const auto next_stage = [&](int bytes) HF_LAMBDA {
+    key_fragments.move(bytes);
+    value_fragments.move(bytes);
+  };
 
   // One step over the tile whose first key is `key`.
   auto step = [&](int key, auto masked) HF_LAMBDA {
     constexpr bool kMasked = decltype(masked)::value;
     constexpr int kAhead = Spec::read_ahead;
-    const SeenKeys seen_here = {seen.first - key - first_key_of_lane(),
-                                seen.end - key - first_key_of_lane()};
+    const SeenKeys seen_here = {seen.first - key, seen.end - key};
     auto take_scores = [&](int first, int end) HF_LAMBDA {
       softmax.take<kMasked>(
           [&](int f) HF_LAMBDA {
@@ -216,16 +204,14 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
 
     fence();
     modifier.load(args, key + first_key_of_lane(), softmax.exponent);
-    const auto seen_at = [&](int at) {
+    tiles.before_keys([&](int at) {
       return seen_by_any(args, work.batch, work.head, first_row, last_of_block, key + at);
-    };
-    next_values.drop_unseen(seen_at);
-    next_values.copy(shared_values, seen_at);
+    });
     constexpr int kFirst = KeyFragments::kCount;
     HF_UNROLL for (int j = 0; j < kAhead && j < kFirst; j++) {
       fragment[j] = key_fragments.read(j / kHeadSlabs, j % kHeadSlabs);
     }
-    next_values.next();
+    tiles.next_addresses_of_values();
     priority<1>();
     fence();
     HF_UNROLL for (int j = 0; j < kFirst; j++) {
@@ -237,14 +223,7 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
         fragment[j % kAhead] =
             key_fragments.read((j + kAhead) / kHeadSlabs, (j + kAhead) % kHeadSlabs);
       }
-      HF_UNROLL for (int i = 0; i < ValueLoader::kDims; i++) {
-        if (step_of(i, ValueLoader::kDims, 1, kFirst / 2 + 1, kFirst) == j) {
-          next_values.store(shared_values, i);
-        }
-      }
-      HF_UNROLL for (int e = 0; e < 4; e++) {
-        if (step_of(e, 4, kFirst / 2 + 1, kFirst, kFirst) == j) next_values.load(e);
-      }
+      tiles.beside_keys<kFirst>(j);
       if (block > 0) {  // the scores of the block before
         take_scores((block - 1) * kResults + slab * kResults / kHeadSlabs / 2 * 2,
                     (block - 1) * kResults + (slab + 1) * kResults / kHeadSlabs / 2 * 2);
@@ -256,15 +235,15 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
     softmax.rescale(output);
     softmax.exp2(0, kChunk);
     fence();
-    barrier();
+    tiles.after_keys();
 
     fence();
-    next_keys.copy(shared_keys);
+    tiles.before_values();
     constexpr int kSecond = ValueFragments::kCount;
     HF_UNROLL for (int j = 0; j < kAhead && j < kSecond; j++) {
       fragment[j] = value_fragments.read(j / kDimBlocks, j % kDimBlocks);
     }
-    next_keys.next();
+    tiles.next_addresses_of_keys();
     priority<1>();
     fence();
     HF_UNROLL for (int j = 0; j < kSecond; j++) {
@@ -280,39 +259,21 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
         softmax.exp2(from + block * kChunk / kDimBlocks / 2 * 2,
                      from + (block + 1) * kChunk / kDimBlocks / 2 * 2);
       }
-      HF_UNROLL for (int i = 0; i < KeyLoader::kPieces; i++) {
-        if (step_of(i, KeyLoader::kPieces, 1, kSecond / 2 + 1, kSecond) == j) {
-          next_keys.store(shared_keys, i);
-        }
-      }
-      HF_UNROLL for (int i = 0; i < KeyLoader::kPieces; i++) {
-        if (step_of(i, KeyLoader::kPieces, kSecond / 2 + 1, kSecond, kSecond) == j) {
-          next_keys.load(i);
-        }
-      }
+      tiles.beside_values<kSecond>(j);
       fence();
     }
     priority<0>();
     fence();
-    barrier();
+    next_stage(tiles.after_values());
   };
   // Other waves of the block need this tile.
   auto idle = [&](int key) HF_LAMBDA {
-    next_values.store_all(shared_values, [&](int at) {
+    next_stage(tiles.idle([&](int at) {
       return seen_by_any(args, work.batch, work.head, first_row, last_of_block, key + at);
-    });
-    next_values.load_all();
-    barrier();
-    next_keys.store_all(shared_keys);
-    next_keys.load_all();
-    barrier();
+    }));
   };
 
-  next_keys.load_all();
-  next_values.load_all();
-  next_keys.store_all(shared_keys);
-  next_keys.load_all();
-  barrier();
+  tiles.load_first();
   int i = 0, key = keys.first;
   for (; i < pass.see; i++, key += kKeys) idle(key);
   if constexpr (Spec::window_left) {
@@ -321,6 +282,7 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
   for (; i < pass.masked_again; i++, key += kKeys) step(key, Bool<false>());
   for (; i < pass.idle; i++, key += kKeys) step(key, Bool<true>());
   for (; i < pass.end; i++, key += kKeys) idle(key);
+  tiles.end();
 
   RowResult result = finish(softmax);
   const int row = row_of(), query = query_of(), head = head_of();
@@ -345,8 +307,7 @@ HF_DEVICE void attend(const AttentionArgs& args, const Work& work, int first_row
     }
   }
   if constexpr (Spec::pack_heads) {
-    char* const to =
-        const_cast<char*>(row_at(args.out, args.out_stride, work.batch, head, query));
+    char* const to = const_cast<char*>(row_at(args.out, args.out_stride, work.batch, head, query));
     store_row(output, result.factor, to, exists, value_dim(args));
   } else {
     store_rows(output, result.factor,

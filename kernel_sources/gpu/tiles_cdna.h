@@ -64,6 +64,9 @@ struct Tile {
   int tile_keys;       // keys of one step
   int waves_per_simd;  // that the registers must leave room for
   int read_ahead;      // fragments that are read from shared memory before they are used
+  // 2: shared memory holds two tiles of K and V, and the next ones go straight to it (gfx950).
+  // Takes rows of whole chunks, no bias or bool mask, no pages; other kernels work as with 1.
+  int stages = 1;
 };
 
 constexpr int threads(Tile t) {
@@ -87,6 +90,7 @@ constexpr int padded_head_dim(Tile t, int element_bytes, int head_dim) {
   return round_up(head_dim, long_row ? larger(step, 256 / element_bytes) : step);
 }
 constexpr int padded_value_dim(Tile t, int element_bytes, int value_dim) {
+  if (t.stages == 2) return round_up(value_dim, t.mma_rows);
   return round_up(value_dim, larger(t.mma_rows, value_pieces(t) * 4 / element_bytes));
 }
 
@@ -136,7 +140,36 @@ constexpr int value_place(Tile t, int element_bytes, int row, int chunk) {
   return (row * chunks + swizzled_chunk(chunks, row, chunk)) * 16;
 }
 
+// ---- two stages ---------------------------------------------------------------------------------
+// Shared memory holds two pairs of a tile of K and one of V, both in rows as in global memory. A
+// load fills places in their order, so it is the chunks that change places within their rows.
+
+// As key_place(), for reads that have 64 banks: 16 neighbouring rows cover them.
+constexpr int direct_key_chunk(int chunks, int row, int chunk) {
+  if (chunks != 2 && chunks != 4 && chunks % 8 != 0) return chunk;  // an odd number of chunks apart
+  return swizzled_chunk(chunks, row, chunk) ^ (row / 8 % 2 * (chunks % 16 == 0 ? 8 : 1));
+}
+constexpr int direct_key_bytes(Tile t, int padded_dim, int element_bytes) {
+  return round_up(t.tile_keys * key_pitch(padded_dim, element_bytes), threads(t)) * 16;
+}
+
+// A transposing read takes four rows of 32 bytes in 16 lanes, and twice as many bytes of each
+// in 32. The first cover 32 banks, the second 64.
+constexpr int direct_value_chunk(int chunks, int row, int chunk) {
+  return chunks % 16 == 0  ? chunk ^ (row % 2 * 10 ^ row / 2 % 2 * 4)
+         : chunks % 8 == 0 ? chunk ^ row % 4 * 2
+                           : chunk;
+}
+constexpr int direct_value_bytes(Tile t, int padded_dim, int element_bytes) {
+  return round_up(t.tile_keys * padded_dim * element_bytes / 16, threads(t)) * 16;
+}
+
 constexpr int shared_bytes(Tile t, int element_bytes, int head_dim, int value_dim) {
+  if (t.stages == 2) {
+    return 2 *
+           (direct_key_bytes(t, padded_head_dim(t, element_bytes, head_dim), element_bytes) +
+            direct_value_bytes(t, padded_value_dim(t, element_bytes, value_dim), element_bytes));
+  }
   return key_bytes(t, padded_head_dim(t, element_bytes, head_dim), element_bytes) +
          value_bytes(t, padded_value_dim(t, element_bytes, value_dim), element_bytes);
 }
@@ -144,6 +177,9 @@ constexpr int shared_bytes(Tile t, int element_bytes, int head_dim, int value_di
 // True if the text is written for this tile.
 constexpr bool possible(Tile t, int element_bytes, int head_dim, int value_dim, Card card) {
   const int groups = kWaveLanes / t.mma_rows;
+  if (t.stages == 2 && (card != Card::gfx950 || element_bytes != 2 || t.mma_rows != 32)) {
+    return false;
+  }
   return value_pieces(t) % larger(8, 4 * groups) == 0 &&
          t.tile_keys % larger(t.mma_rows, groups * 16 / element_bytes) == 0 &&
          shared_bytes(t, element_bytes, head_dim, value_dim) <= shared_limit(card);
@@ -164,8 +200,10 @@ constexpr long long merge_blocks(int batch, int heads_q, int seq_q, int value_di
 // ---- the list that a tuner chooses from, sound ones first ---------------------------------------
 
 constexpr Tile kTiles[] = {
-    {4, 32, 64, 2, 4}, {4, 32, 32, 4, 2}, {4, 32, 32, 2, 4}, {4, 32, 64, 3, 2}, {8, 32, 64, 2, 4},
-    {4, 32, 32, 1, 2}, {4, 16, 32, 2, 4}, {4, 16, 32, 1, 4}, {4, 16, 16, 1, 4}, {4, 32, 64, 1, 4},
+    {4, 32, 64, 2, 4},    {4, 32, 32, 4, 2},    {4, 32, 32, 2, 4},    {4, 32, 64, 3, 2},
+    {8, 32, 64, 2, 4},    {4, 32, 32, 1, 2},    {4, 16, 32, 2, 4},    {4, 16, 32, 1, 4},
+    {4, 16, 16, 1, 4},    {4, 32, 64, 1, 4},    {4, 32, 32, 3, 4, 2}, {4, 32, 32, 2, 2, 2},
+    {4, 32, 32, 4, 2, 2}, {4, 32, 64, 2, 3, 2},
 };
 constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
@@ -184,9 +222,15 @@ constexpr Tile default_tile(Card card, int element_bytes, int head_dim, int valu
       if (bytes <= 256) return {4, 32, plain ? 64 : 32, 1, 4};
       return bytes <= 448 && plain ? Tile{4, 32, 32, 1, 4} : Tile{4, 16, 32, 1, 4};
     }
+    if (card == Card::gfx950 && plain) {
+      if (bytes > 128 && bytes <= 256) return {4, 32, 32, 3, 4, 2};
+      if (bytes > 384 && bytes <= 512 && !ragged) return {4, 32, 32, 2, 2, 2};
+    }
     // hipRTC 5.2 spills the work of packed sequences at four waves.
     const int waves = ragged && card == Card::gfx90a ? 3 : 4;
-    if (bytes <= 128) return plain ? Tile{4, 32, 32, waves, 2} : Tile{4, 32, 32, 2, 4};
+    if (bytes <= 128) {
+      return plain ? Tile{4, 32, 32, waves, card == Card::gfx90a ? 2 : 3} : Tile{4, 32, 32, 2, 4};
+    }
     if (bytes <= 256) return plain ? Tile{4, 32, 64, 2, 3} : Tile{4, 32, 32, 2, 4};
     if (bytes <= 384 && plain) return {4, 32, 32, 2, 3};
     if (bytes <= 512 && plain && !ragged && card != Card::gfx90a) return {4, 32, 32, 1, 2};

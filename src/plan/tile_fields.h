@@ -28,6 +28,7 @@ void each_field(cdna::Tile& t, F&& f) {
   f("tile_keys", t.tile_keys);
   f("waves_per_simd", t.waves_per_simd);
   f("read_ahead", t.read_ahead);
+  f("stages", t.stages);
 }
 
 template <class F>

@@ -18,6 +18,12 @@
 #define HF_LAMBDA __attribute__((always_inline))
 // Constant data of the code object: HF_TABLE Type name(...);
 #define HF_TABLE static __device__ constexpr
+// Whether loads go straight to shared memory in chunks of 16 bytes.
+#if defined(__gfx950__)
+#define HF_DIRECT_LOADS 1
+#else
+#define HF_DIRECT_LOADS 0
+#endif
 // Memory of the block; one per kernel.
 #define HF_SHARED(name, bytes) __shared__ __attribute__((aligned(1024))) char name[bytes]
 
@@ -209,6 +215,34 @@ HF_DEVICE void store1(Buffer buffer, int offset, u32 x) {
 HF_DEVICE void store4(Buffer buffer, int offset, u32x4 x) {
   raw_store4(x, buffer.words, offset, 0, 0);
 }
+
+#if HF_DIRECT_LOADS
+// ---- straight to shared memory ------------------------------------------------------------------
+using SharedPlace = u32;  // an address there
+
+HF_DEVICE SharedPlace shared_place(char* p) {
+  return reinterpret_cast<u32>((__attribute__((address_space(3))) char*)p);
+}
+// Lane i fetches 16 bytes at its offset to place to + 16 * i; past the end of the buffer lie zeros.
+// As assembly, since the compiler would wait for it before the next read of shared memory.
+HF_DEVICE void load4_to_shared(Buffer buffer, int offset, SharedPlace to) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(to),
+               "v"(offset), "s"(buffer.words)
+               : "memory");
+}
+// All loads that the wave has started are done.
+HF_DEVICE void wait_for_loads() {
+  __builtin_amdgcn_s_waitcnt(0x0f70);  // vmcnt(0); the compiler takes note for its own loads
+}
+
+// The four lanes 4 * i to 4 * i + 3 of each 16 bring row i of a matrix of 4 x 16 elements of 16
+// bits, eight bytes each; lane j gets column j.
+HF_DEVICE u32x2 read_transposed(const char* p) {
+  using Shorts = short __attribute__((ext_vector_type(4)));
+  using SharedShorts = __attribute__((address_space(3))) Shorts;
+  return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((SharedShorts*)p));
+}
+#endif
 
 // ---- global memory by address -------------------------------------------------------------------
 // An address in 64 bits. Loads from it are known to be of global memory, not of shared memory.

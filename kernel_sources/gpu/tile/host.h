@@ -15,6 +15,7 @@
 #define HF_KERNEL_OF(threads, waves_per_simd) extern "C"
 #define HF_VECTOR(type, n) hipflash::Vector<type, n>
 #define HF_TABLE static constexpr
+#define HF_DIRECT_LOADS 1  // see amd.h
 #define HF_SHARED(name, bytes) char* const name = hipflash::host::shared_memory(bytes)
 
 namespace hipflash {
@@ -193,6 +194,32 @@ inline void store4(Buffer buffer, int offset, u32x4 x) {
 inline void store1(Buffer buffer, int offset, u32 x) {
   const u32 at = static_cast<u32>(offset);
   if (at < buffer.bytes && at + 4 <= buffer.bytes) std::memcpy(buffer.base + at, &x, 4);
+}
+
+// ---- straight to shared memory ------------------------------------------------------------------
+using SharedPlace = char*;
+
+inline SharedPlace shared_place(char* p) {
+  return p;
+}
+inline void load4_to_shared(Buffer buffer, int offset, SharedPlace to) {
+  const u32x4 words = load4(buffer, offset);
+  std::memcpy(to + lane_id() * 16, &words, 16);
+}
+inline void wait_for_loads() {}
+
+inline u32x2 read_transposed(const char* p) {
+  u32x2 mine;
+  std::memcpy(&mine, p, sizeof(mine));
+  const char* const all = host::exchange(&mine, sizeof(mine));
+  const int first = lane_id() / 16 * 16, column = lane_id() % 16;
+  u16 elements[4];
+  for (int row = 0; row < 4; row++) {
+    std::memcpy(&elements[row], all + (first + 4 * row + column / 4) * 8 + column % 4 * 2, 2);
+  }
+  u32x2 result;
+  std::memcpy(&result, elements, sizeof(result));
+  return result;
 }
 
 // ---- global memory by address -------------------------------------------------------------------

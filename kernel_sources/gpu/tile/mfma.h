@@ -89,6 +89,17 @@ HF_DEVICE Accumulator mma_first(u32x4 a, u32x4 b) {
     HF_UNROLL for (int i = 1; i < P::kParts; i++) c = P::part(i, a, b, c);
     return c;
   }
+#elif defined(__gfx950__)
+  // (a single product may be read at once, of which the compiler must know)
+  if constexpr (!kF32 && kRows == 32 && kHeadSlabs > 1) {
+    Accumulator c;
+    if constexpr (kF16) {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+    }
+    return c;
+  }
 #endif
   Accumulator zero;
   HF_UNROLL for (int r = 0; r < kResults; r++) zero[r] = 0.0f;

@@ -26,13 +26,13 @@ struct Softmax {
   float exponent[kScores];
   u32 p[kScores * kElementBytes / 4];  // as the second product takes it
   float reference, tolerance;
-  float largest[2];  // exponent of this tile in this lane
-  float sum[2];      // this lane's part of the row sum
+  float largest;  // exponent of this tile in this lane
+  float sum;      // this lane's part of the row sum
 
   HF_MEMBER void start() {
     reference = 0.0f;
     tolerance = kUnset;
-    sum[0] = sum[1] = 0.0f;
+    sum = 0.0f;
   }
 
   // Scores first..end-1 of a tile to exponents. Where single keys may be hidden or biased, the
@@ -53,24 +53,21 @@ struct Softmax {
       exponent[f] = x;
     }
     HF_UNROLL for (int f = first; f < end; f += 2) {
-      float& most = largest[f / 2 % 2];
-      const float both = hf_max(exponent[f], exponent[f + 1]);
-      most = f < 4 ? both : hf_max(most, both);
+      // (in this order one instruction takes three)
+      largest = hf_max(f == 0 ? exponent[f] : hf_max(largest, exponent[f]), exponent[f + 1]);
     }
   }
 
   // Moves the reference where it must. A row's first key sets it, so small scores do not vanish.
   HF_MEMBER void rescale(OutputTile& output) {
-    const float mine = hf_max(largest[0], largest[1]);
-    if (__builtin_expect(!any_lane(mine > tolerance), 1)) return;
-    const float most = row_max(mine) - kRaise;
+    if (__builtin_expect(!any_lane(largest > tolerance), 1)) return;
+    const float most = row_max(largest) - kRaise;
     const bool unset = tolerance<0.0f, seen = most> - kInfinity;
     const float growth = unset ? (seen ? most : 0.0f) : hf_max(most, 0.0f);
     const float factor = unset ? 1.0f : hf_exp2(-growth);
     if (seen) tolerance = kSlack + kRaise;
     reference += growth;
-    sum[0] *= factor;
-    sum[1] *= factor;
+    sum *= factor;
     HF_UNROLL for (int f = 0; f < kScores; f++) exponent[f] -= growth;
     scale_rows(output, factor);
   }
@@ -85,8 +82,8 @@ struct Softmax {
       } else {
         p[f / 2] = kF16 ? pack_f16_toward_zero(x, y) : pack_bf16_toward_zero(x, y);
       }
-      sum[0] += x;
-      sum[1] += y;
+      sum += x;
+      sum += y;
     }
   }
 
@@ -103,7 +100,7 @@ struct RowResult {
 };
 
 HF_DEVICE RowResult finish(const Softmax& softmax) {
-  const float sum = row_sum(softmax.sum[0] + softmax.sum[1]);
+  const float sum = row_sum(softmax.sum);
   const bool any = !(sum == 0.0f);  // NaN counts
   return {any ? kUntruncation / sum : 0.0f,
           any ? (softmax.reference + hf_log2(sum) - kRaise) * kLn2 : -kInfinity};

@@ -11,12 +11,23 @@
 
 namespace hipflash {
 
-constexpr cdna::Tile kTile = {Spec::waves, Spec::mma_rows, Spec::tile_keys, Spec::waves_per_simd,
-                              Spec::read_ahead};
-
 constexpr bool kF32 = Spec::element == ElementType::f32;
 constexpr bool kF16 = Spec::element == ElementType::f16;
 constexpr int kChunk = 16 / kElementBytes;  // elements
+
+// Rows as 16-byte chunks, and whole-word pieces of V. Else every element is loaded for itself.
+constexpr bool kVectors = Spec::aligned && Spec::head_dim != 0 && Spec::head_dim % kChunk == 0 &&
+                          Spec::value_head_dim != 0 && Spec::value_head_dim % kChunk == 0;
+
+// What a query sees is not an interval: a bool mask or a bias is read for every score.
+constexpr bool kElementwise = Spec::bias || Spec::mask;
+
+// Tiles go straight from global to shared memory. A row that may need blanking does not.
+constexpr bool kDirect =
+    HF_DIRECT_LOADS && Spec::stages == 2 && kVectors && !kElementwise && !Spec::paged;
+
+constexpr cdna::Tile kTile = {Spec::waves,          Spec::mma_rows,   Spec::tile_keys,
+                              Spec::waves_per_simd, Spec::read_ahead, kDirect ? 2 : 1};
 
 constexpr int kThreads = cdna::threads(kTile);
 constexpr int kKeys = Spec::tile_keys;
@@ -36,13 +47,6 @@ constexpr int kHeadSlabs = kHeadDim / kSlab;    // fragments along the head dime
 constexpr int kKeySlabs = kKeys / kSlab;        // fragments along the keys
 constexpr int kScores = kKeys * kRows / kWave;  // scores of a tile in one lane
 constexpr int kBlockRows = cdna::queries(kTile);
-
-// Rows as 16-byte chunks, and whole-word pieces of V. Else every element is loaded for itself.
-constexpr bool kVectors = Spec::aligned && Spec::head_dim != 0 && Spec::head_dim % kChunk == 0 &&
-                          Spec::value_head_dim != 0 && Spec::value_head_dim % kChunk == 0;
-
-// What a query sees is not an interval: a bool mask or a bias is read for every score.
-constexpr bool kElementwise = Spec::bias || Spec::mask;
 
 static_assert(kKeys % kSlab == 0 && kKeys % kRows == 0, "whole products along the keys");
 

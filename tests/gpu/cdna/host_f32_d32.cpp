@@ -1,12 +1,12 @@
 #define HF_HOST_KERNEL f32_d32
-#define HF_HOST_SPEC                                                     \
-  static constexpr ElementType element = ElementType::f32;               \
-  static constexpr int head_dim = 32, value_head_dim = 32;               \
-  static constexpr int waves = 2, mma_rows = 32, tile_keys = 32;         \
-  static constexpr int waves_per_simd = 2, read_ahead = 3, dies = 8;     \
-  static constexpr int largest_head_dim = 64;                            \
-  static constexpr bool window_left = true, window_right = true;         \
-  static constexpr bool softcap = false, alibi = false, bias = false;    \
-  static constexpr bool mask = false, split_keys = true, aligned = true; \
+#define HF_HOST_SPEC                                                             \
+  static constexpr ElementType element = ElementType::f32;                       \
+  static constexpr int head_dim = 32, value_head_dim = 32;                       \
+  static constexpr int waves = 2, mma_rows = 32, tile_keys = 32;                 \
+  static constexpr int waves_per_simd = 2, read_ahead = 3, dies = 8, stages = 1; \
+  static constexpr int largest_head_dim = 64;                                    \
+  static constexpr bool window_left = true, window_right = true;                 \
+  static constexpr bool softcap = false, alibi = false, bias = false;            \
+  static constexpr bool mask = false, split_keys = true, aligned = true;         \
   static constexpr bool lse = true;
 #include "host_kernel.h"

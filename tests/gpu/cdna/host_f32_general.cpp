@@ -1,12 +1,12 @@
 #define HF_HOST_KERNEL f32_general
-#define HF_HOST_SPEC                                                     \
-  static constexpr ElementType element = ElementType::f32;               \
-  static constexpr int head_dim = 0, value_head_dim = 0;                 \
-  static constexpr int waves = 2, mma_rows = 16, tile_keys = 32;         \
-  static constexpr int waves_per_simd = 2, read_ahead = 3, dies = 8;     \
-  static constexpr int largest_head_dim = 64;                            \
-  static constexpr bool window_left = true, window_right = true;         \
-  static constexpr bool softcap = true, alibi = true, bias = true;       \
-  static constexpr bool mask = true, split_keys = true, aligned = false; \
+#define HF_HOST_SPEC                                                             \
+  static constexpr ElementType element = ElementType::f32;                       \
+  static constexpr int head_dim = 0, value_head_dim = 0;                         \
+  static constexpr int waves = 2, mma_rows = 16, tile_keys = 32;                 \
+  static constexpr int waves_per_simd = 2, read_ahead = 3, dies = 8, stages = 1; \
+  static constexpr int largest_head_dim = 64;                                    \
+  static constexpr bool window_left = true, window_right = true;                 \
+  static constexpr bool softcap = true, alibi = true, bias = true;               \
+  static constexpr bool mask = true, split_keys = true, aligned = false;         \
   static constexpr bool lse = true;
 #include "host_kernel.h"
