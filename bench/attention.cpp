@@ -97,18 +97,20 @@ void decode(benchmark::State& state, DType dtype, std::int64_t seq_k) {
     percents.push_back(100.0 * bytes / time * 1e-9 / bandwidth);
   }
   state.counters["percent_of_read"] = quantile(percents, 0.5);
+  state.counters["p10"] = quantile(percents, 0.1);
+  state.counters["p90"] = quantile(percents, 0.9);
 }
 
 // One query and two keys of thousands of batch entries: memory's time. Each byte counts once; a
 // copy reads and writes each of its bytes.
-void tiny(benchmark::State& state, std::int64_t batch, std::int64_t heads, std::int64_t dim) {
-  constexpr DType kType = DType::bf16;
-  const RandomTensor q(kType, batch, heads, 1, dim, 1), k(kType, batch, heads, 2, dim, 2),
-      v(kType, batch, heads, 2, dim, 3), out(kType, batch, heads, 1, dim, 4);
+void tiny(benchmark::State& state, DType dtype, std::int64_t batch, std::int64_t heads,
+          std::int64_t dim) {
+  const RandomTensor q(dtype, batch, heads, 1, dim, 1), k(dtype, batch, heads, 2, dim, 2),
+      v(dtype, batch, heads, 2, dim, 3), out(dtype, batch, heads, 1, dim, 4);
   const Plan plan = context("auto").plan(make_problem(q.view(), k.view(), v.view(), out.view()));
   const TensorPointers pointers = make_pointers(q.view(), k.view(), v.view(), out.view());
   const double bytes =
-      6.0 * static_cast<double>(batch * heads * dim) * static_cast<double>(size_of(kType));
+      6.0 * static_cast<double>(batch * heads * dim) * static_cast<double>(size_of(dtype));
   const std::vector<float> from(std::size_t{48} << 20, 1.0f);
   std::vector<float> to(from.size());
   std::vector<double> percents;
@@ -158,24 +160,29 @@ void register_all() {
       }
     }
   }
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     benchmark::RegisterBenchmark(
         (std::string("decode/") + to_string(dtype) + "/hq32/hk8/d128/k32768").c_str(),
         [=](benchmark::State& state) { decode(state, dtype, 32768); })
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }
-  // Fewer batch entries of the larger heads: the same bytes in all.
+  // Fewer batch entries of the larger heads and of f32: the same bytes in all.
   const std::tuple<std::int64_t, std::int64_t, std::int64_t> kTiny[] = {{30720, 16, 128},
                                                                         {7680, 32, 256}};
-  for (const auto& [batch, heads, dim] : kTiny) {
-    const std::string name = "tiny/bf16/b" + std::to_string(batch) + "/h" + std::to_string(heads) +
-                             "/d" + std::to_string(dim) + "/q1/k2";
-    benchmark::RegisterBenchmark(
-        name.c_str(), [batch = batch, heads = heads,
-                       dim = dim](benchmark::State& state) { tiny(state, batch, heads, dim); })
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const auto& [most, heads, dim] : kTiny) {
+      const std::int64_t batch = dtype == DType::f32 ? most / 2 : most;
+      const std::string name = std::string("tiny/") + to_string(dtype) + "/b" +
+                               std::to_string(batch) + "/h" + std::to_string(heads) + "/d" +
+                               std::to_string(dim) + "/q1/k2";
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=, heads = heads, dim = dim](benchmark::State& state) {
+                                     tiny(state, dtype, batch, heads, dim);
+                                   })
+          ->UseManualTime()
+          ->Unit(benchmark::kMillisecond);
+    }
   }
 }
 

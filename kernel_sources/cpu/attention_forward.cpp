@@ -189,11 +189,13 @@ HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
   const KeyRange every =
       keys_seen_by_all(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
   const bool edge = every.first > first_key || every.end < first_key + to || keys < to;
-  softmax_block(args, chunk, buffers.state, 0, chunk.rows, {0, to, keys, edge}, first_key, keys,
-                factor, buffers.scores);
-  for (int row = chunk.rows; row < Rows; ++row) {  // rows that do not exist see nothing
-    for (int i = 0; i < to; i += kLanes) {
-      store(buffers.scores + row * Spec::tile_keys + i, broadcast(0.0f));
+  for (int row = 0; row < Rows; ++row) {
+    float* const scores = buffers.scores + row * kFewRowsKeys;
+    if (row < chunk.rows) {
+      softmax_block(args, chunk, buffers.state, row, 1, {0, to, keys, edge}, first_key, keys,
+                    factor, scores);
+    } else {  // a row that does not exist sees nothing
+      for (int i = 0; i < to; i += kLanes) store(scores + i, broadcast(0.0f));
     }
   }
   few_rows_output<Rows>(args, v, buffers.scores, keys, buffers.state.rescale, buffers.output,
@@ -271,14 +273,15 @@ HF_DEVICE void attend_handful(const AttentionArgs& args, const Chunk& chunk, con
 HF_DEVICE void attend_in_place(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, float sign, float factor) {
   convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
-  for (int key = chunk.keys.first; key < chunk.keys.end; key += Spec::tile_keys) {
-    const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
+  for (int key = chunk.keys.first; key < chunk.keys.end; key += kFewRowsKeys) {
+    const int keys = min_int(kFewRowsKeys, chunk.keys.end - key);
     if (Spec::chunk_rows == 1 || (Spec::chunk_rows == 0 && chunk.rows == 1)) {
       attend_few_rows<1>(args, chunk, buffers, key, keys, factor);
     } else if constexpr (Spec::chunk_rows != 1) {
       attend_few_rows<kCpuFewRows>(args, chunk, buffers, key, keys, factor);
     }
   }
+  order_output(args, chunk.rows, buffers.output, buffers.output_stride);
 }
 
 // Many rows: queries, keys and values are packed for the register blocks.

@@ -11,12 +11,15 @@ namespace hipflash {
 
 constexpr int kKeysAtOnce = 8;  // keys of V per step: the output is loaded and stored once in it
 
+// Bytes from the row of a stream that is read to the one that is asked for meanwhile.
+constexpr int kBytesAhead = 1024;
+
 HF_DEVICE Vec load_at_most(const Element* p, int elements) {
   return elements >= kLanes ? load(p) : load_first(p, elements);
 }
 
-// Queries as floats, kCpuFewRows rows padded with zeros to whole vectors; rows that do not exist
-// are zeros.
+// Queries as floats in the order of pairs, kCpuFewRows rows padded with zeros to whole vectors;
+// rows that do not exist are zeros.
 HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, float sign,
                                float* queries) {
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
@@ -24,9 +27,13 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
     const Element* q = row < chunk.rows ? row_of(args.q, args.q_stride, chunk.batch,
                                                  query_of(chunk, row), head_of(chunk, row))
                                         : kZeroRow;
-    for (int i = 0; i < dim; i += kLanes) {
-      store(queries + row * stride + i, load_at_most(q + i, dim - i) * sign);
+    float* to = queries + row * stride;
+    int i = 0;
+    for (; i + kPairLanes <= dim; i += kPairLanes) {
+      const VecPair query = load_pair(q + i);
+      store_pair<false>(to + i, {query.first * sign, query.second * sign});
     }
+    for (; i < dim; i += kLanes) store(to + i, load_at_most(q + i, dim - i) * sign);
   }
 }
 
@@ -38,6 +45,10 @@ HF_DEVICE void prefetch_row(const Element* row, int elements) {
   for (int i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, Level);
 }
 
+HF_DEVICE int rows_ahead(int dim) {
+  return max_int(kBytesAhead / (dim * static_cast<int>(sizeof(Element))), 1);
+}
+
 // scores[row][key] = q . k for `keys` rows of K in place. There are as many sums as lanes, so that
 // they are reduced together.
 template <int Rows>
@@ -45,44 +56,51 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, c
                                int keys, float* scores) {
   constexpr int kKeys = kLanes / Rows;
   const int dim = head_dim(args), stride = round_up(dim, kLanes);
-  const int part = (keys + kKeys - 1) / kKeys;
+  const int part = (keys + kKeys - 1) / kKeys, ahead = rows_ahead(dim);
   for (int first = 0; first < part; ++first) {
     const Element* k[kKeys];
     HF_UNROLL for (int n = 0; n < kKeys; ++n) {
       const int key = first + n * part;
       k[n] = key < keys ? rows[key] : kZeroRow;
-    }
-    if (first + 1 < part && part * kKeys == keys) {
-      HF_UNROLL for (int n = 0; n < kKeys; ++n) {
-        prefetch_row<kFirstLevel>(rows[first + 1 + n * part], dim);
-      }
+      prefetch_row<kFirstLevel>(rows[min_int(key + ahead, keys - 1)], dim);
     }
     Vec sum[kLanes];
     HF_UNROLL for (int n = 0; n < kLanes; ++n) sum[n] = broadcast(0.0f);
-    const auto step = [&](int i, auto load_key) {
-      Vec query[Rows];
-      HF_UNROLL for (int row = 0; row < Rows; ++row) query[row] = load(queries + row * stride + i);
+    int i = 0;
+    for (; i + kPairLanes <= dim; i += kPairLanes) {
+      VecPair query[Rows];
+      HF_UNROLL for (int row = 0; row < Rows; ++row) {
+        query[row] = {load(queries + row * stride + i), load(queries + row * stride + i + kLanes)};
+      }
       HF_UNROLL for (int n = 0; n < kKeys; ++n) {
-        const Vec key_part = load_key(k[n] + i);
+        const VecPair key = load_pair(k[n] + i);
         HF_UNROLL for (int row = 0; row < Rows; ++row) {
-          sum[row * kKeys + n] = fma(query[row], key_part, sum[row * kKeys + n]);
+          Vec& to = sum[row * kKeys + n];
+          to = fma(query[row].second, key.second, fma(query[row].first, key.first, to));
         }
       }
-    };
-    int i = 0;
-    for (; i + kLanes <= dim; i += kLanes) step(i, [](const Element* p) { return load(p); });
-    if (i < dim) step(i, [&](const Element* p) { return load_first(p, dim - i); });
+    }
+    for (; i < dim; i += kLanes) {
+      HF_UNROLL for (int n = 0; n < kKeys; ++n) {
+        const Vec key = load_at_most(k[n] + i, dim - i);
+        HF_UNROLL for (int row = 0; row < Rows; ++row) {
+          Vec& to = sum[row * kKeys + n];
+          to = fma(load(queries + row * stride + i), key, to);
+        }
+      }
+    }
     float products[kLanes];
     store(products, reduce_add_each(sum));
     HF_UNROLL for (int row = 0; row < Rows; ++row) {
       HF_UNROLL for (int n = 0; n < kKeys; ++n) {
-        scores[row * Spec::tile_keys + first + n * part] = products[row * kKeys + n];
+        scores[row * kFewRowsKeys + first + n * part] = products[row * kKeys + n];
       }
     }
   }
 }
 
-// output[row] = output[row] * rescale[row] + sum over keys of probability * value. A key whose
+// output[row] = output[row] * rescale[row] + sum over keys of probability * value, its elements in
+// the order of pairs. A key whose
 // probabilities are all 0 is not read: nobody may see it.
 template <int Rows>
 HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, const float* scores,
@@ -94,7 +112,7 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, c
       store(out, load(out) * rescale[row]);
     }
   }
-  const int part = (keys + kKeysAtOnce - 1) / kKeysAtOnce;
+  const int part = (keys + kKeysAtOnce - 1) / kKeysAtOnce, ahead = rows_ahead(dim);
   for (int first = 0; first < part; ++first) {
     const Element* v[kKeysAtOnce];
     float probability[Rows][kKeysAtOnce];
@@ -102,28 +120,50 @@ HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, c
       const int key = first + n * part;
       unsigned used = 0;
       HF_UNROLL for (int row = 0; row < Rows; ++row) {
-        const float p = key < keys ? probability_at(scores + row * Spec::tile_keys, key) : 0.0f;
+        const float p = key < keys ? probability_at(scores + row * kFewRowsKeys, key) : 0.0f;
         probability[row][n] = p;
         used |= float_bits(p);
       }
       v[n] = used ? rows[key] : kZeroRow;
+      prefetch_row<kFirstLevel>(rows[min_int(key + ahead, keys - 1)], dim);
     }
-    const auto step = [&](int i, auto load_value) {
-      Vec value[kKeysAtOnce];
-      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) value[n] = load_value(v[n] + i);
-      HF_UNROLL for (int row = 0; row < Rows; ++row) {
-        float* out = output + row * output_stride + i;
-        Vec even = load(out), odd = broadcast(0.0f);
-        HF_UNROLL for (int n = 0; n < kKeysAtOnce; n += 2) {
-          even = fma(broadcast(probability[row][n]), value[n], even);
-          odd = fma(broadcast(probability[row][n + 1]), value[n + 1], odd);
-        }
-        store(out, even + odd);
-      }
-    };
     int i = 0;
-    for (; i + kLanes <= dim; i += kLanes) step(i, [](const Element* p) { return load(p); });
-    if (i < dim) step(i, [&](const Element* p) { return load_first(p, dim - i); });
+    for (; i + kPairLanes <= dim; i += kPairLanes) {
+      float* const out = output + i;
+      VecPair sum[Rows];
+      HF_UNROLL for (int row = 0; row < Rows; ++row) {
+        sum[row] = {load(out + row * output_stride), load(out + row * output_stride + kLanes)};
+      }
+      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
+        const VecPair value = load_pair(v[n] + i);
+        HF_UNROLL for (int row = 0; row < Rows; ++row) {
+          const Vec p = broadcast(probability[row][n]);
+          sum[row] = {fma(p, value.first, sum[row].first), fma(p, value.second, sum[row].second)};
+        }
+      }
+      HF_UNROLL for (int row = 0; row < Rows; ++row) {
+        store_pair<false>(out + row * output_stride, sum[row]);
+      }
+    }
+    for (; i < dim; i += kLanes) {
+      HF_UNROLL for (int n = 0; n < kKeysAtOnce; ++n) {
+        const Vec value = load_at_most(v[n] + i, dim - i);
+        HF_UNROLL for (int row = 0; row < Rows; ++row) {
+          float* const out = output + row * output_stride + i;
+          store(out, fma(broadcast(probability[row][n]), value, load(out)));
+        }
+      }
+    }
+  }
+}
+
+// Outputs in the order of pairs are put in order.
+HF_DEVICE void order_output(const AttentionArgs& args, int rows, float* output, int output_stride) {
+  for (int row = 0; row < rows; ++row) {
+    float* const out = output + row * output_stride;
+    for (int i = 0; i + kPairLanes <= value_head_dim(args); i += kPairLanes) {
+      store_pair<false>(out + i, in_order<Element>({load(out + i), load(out + i + kLanes)}));
+    }
   }
 }
 

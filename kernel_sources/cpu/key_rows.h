@@ -26,7 +26,7 @@ struct KeyRows {
 
 // Room for the list of a block's rows.
 struct RowList {
-  const Element* rows[Spec::paged ? Spec::tile_keys : 1];
+  const Element* rows[Spec::paged ? max_int(Spec::tile_keys, kFewRowsKeys) : 1];
 };
 
 // Lists rows of K or V. One division for the first key, then page by page.

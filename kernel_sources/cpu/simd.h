@@ -146,6 +146,15 @@ HF_DEVICE VecPair load_pair(const Bf16* p) {
   return {(Vec)(both << 16), (Vec)(both & 0xffff0000u)};
 }
 
+// The elements of a pair in order.
+template <class T>
+HF_DEVICE VecPair in_order(VecPair x) {
+  if constexpr (__is_same(T, Bf16)) {
+    return {interleave_low(x.first, x.second), interleave_high(x.first, x.second)};
+  }
+  return x;
+}
+
 template <bool Stream, class T>
 HF_DEVICE void put(T* p, Vec x) {
   if constexpr (Stream) {

@@ -56,6 +56,12 @@ HF_DEVICE constexpr int max_int(int a, int b) {
   return a > b ? a : b;
 }
 
+// Keys of a block where few rows read them in place. Each turn from K to V and back waits for
+// memory anew, so there are more of them than are packed at a time, as far as there is room for
+// scores.
+constexpr int kFewRowsKeys =
+    min_int(kTile.tile_queries * kTile.tile_keys / kCpuFewRows / (2 * kLanes) * (2 * kLanes), 1024);
+
 // A row of a strided tensor.
 HF_DEVICE const Element* row_of(const void* tensor, const RowStrides& stride, long long batch,
                                 long long seq, long long head) {
