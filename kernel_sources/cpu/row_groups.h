@@ -25,7 +25,13 @@ struct RowGroup {
   float weights[kGroupKeys][kLanes];
 };
 
-// Asks for a part of the next head's row.
+// From what is read to what is asked for meanwhile: the next head's row, or half a kilobyte in rows
+// that are longer.
+HF_DEVICE long long elements_ahead(long long head_stride) {
+  constexpr int kMost = 512 / sizeof(Element);
+  return Spec::head_dim > kMost ? kMost : head_stride;
+}
+
 HF_DEVICE void prefetch_pair(const Element* row, int i) {
   constexpr int kLine = 64 / sizeof(Element);
   if constexpr (kPairLanes >= kLine) {
@@ -46,10 +52,10 @@ HF_DEVICE void group_products(const AttentionArgs& args, const RowGroup& group, 
   int i = 0;
   for (; i + kPairLanes <= dim; i += kPairLanes) {
     const VecPair query = load_pair(q + i);
-    prefetch_pair(q + args.q_stride.head, i);
+    prefetch_pair(q + elements_ahead(args.q_stride.head), i);
     HF_UNROLL for (int key = 0; key < Spec::few_keys; ++key) {
       const VecPair other = load_pair(key_at(key) + i);
-      prefetch_pair(key_at(key) + args.k_stride.head, i);
+      prefetch_pair(key_at(key) + elements_ahead(args.k_stride.head), i);
       sum[key].first = fma(query.first, other.first, sum[key].first);
       sum[key].second = fma(query.second, other.second, sum[key].second);
     }
@@ -80,7 +86,7 @@ HF_DEVICE void group_output(const AttentionArgs& args, const RowGroup& group, in
     VecPair sum = {broadcast(0.0f), broadcast(0.0f)};
     HF_UNROLL for (int key = 0; key < Spec::few_keys; ++key) {
       const VecPair value = load_pair(value_at(key) + i);
-      prefetch_pair(value_at(key) + args.v_stride.head, i);
+      prefetch_pair(value_at(key) + elements_ahead(args.v_stride.head), i);
       sum = {fma(weights[key], value.first, sum.first),
              fma(weights[key], value.second, sum.second)};
     }
@@ -204,13 +210,11 @@ HF_DEVICE void fill_lane(const AttentionArgs& args, const RowCursor& at, RowGrou
   }
 }
 
-// All rows of some pairs. A processor fetches ahead on several
-// streams better than on few, so lanes take turns between parts of the pairs. More than a kilobyte
-// that is asked for ahead, a row in each part, brings less.
+// All rows of some pairs. A processor fetches ahead on several streams better than on few, so lanes
+// take turns between the halves of the pairs.
 HF_DEVICE void attend_in_groups(const AttentionArgs& args, const Chunk& first, long long pairs,
                                 bool stream) {
-  constexpr bool kShortRows = Spec::head_dim > 0 && Spec::head_dim * sizeof(Element) <= 256;
-  constexpr int kParts = kShortRows ? 4 : 2;
+  constexpr int kParts = 2;
   RowCursor cursors[kParts];
   for (int part = 0; part < kParts; ++part) {
     const long long begin = pairs * part / kParts, end = pairs * (part + 1) / kParts;
