@@ -16,6 +16,7 @@
 
 #include "gpu/tile/ragged_nv.h"
 
+#include "gpu/tile/launch_nv.h"
 #include "gpu/tile/mma_sm80.h"
 
 namespace hipflash {
@@ -120,6 +121,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
       (const char*)args.k + 2 * (batch * args.k_stride.batch + kv_head * args.k_stride.head);
   const char* v =
       (const char*)args.v + 2 * (batch * args.v_stride.batch + kv_head * args.v_stride.head);
+  launch_next();
+  wait_for_launch_before();
   load_tile<kRows, kHeadDim, kThreads, false>(q_tile, q, 2 * args.q_stride.seq, 0,
                                               args.seq_q - first, Spec::head_dim);
   // Keys and values that no row of the block sees are zeros, whatever is in memory.

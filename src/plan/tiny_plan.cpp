@@ -119,7 +119,8 @@ KernelPlan plan_board(const Problem& problem, const platform::DeviceFacts& devic
        {"waves", tile.waves},
        {"blocks_per_sm", tile.blocks_per_sm}},
       {static_cast<unsigned>(blocks), static_cast<unsigned>(32 * tile.waves),
-       static_cast<unsigned>(tiny::board_shared_bytes(tile, args.head_dim, args.value_head_dim))},
+       static_cast<unsigned>(tiny::board_shared_bytes(tile, args.head_dim, args.value_head_dim)),
+       true},
       device, fmt::format("{} keys: all of a head's fit one step of a block", args.seq_k));
 }
 

@@ -2,21 +2,9 @@
 //   out = sum_s exp(lse_s - lse) * out_s,   lse = log sum_s exp(lse_s).
 #pragma once
 
-namespace hipflash {
+#include "gpu/tile/launch_nv.h"
 
-// A launch may begin while the one before it in its stream still runs: launch_next() lets it, where
-// every block of this one has said so, and wait_for_launch_before() waits until that one is through
-// with everything.
-HF_DEVICE void launch_next() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-HF_DEVICE void wait_for_launch_before() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
+namespace hipflash {
 
 // Stores one output element.
 HF_DEVICE void store_output(void* out, long long index, float x) {
