@@ -37,7 +37,7 @@ class AttentionArgs(C.Structure):
 
 class Sm80Tile(C.Structure):
     _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')] + \
-               [(n, C.c_bool) for n in ('q_in_registers', 'pack_heads')]
+               [(n, C.c_bool) for n in ('q_in_registers', 'pack_heads')] + [('key_parts', C.c_int)]
 
 
 class Sm90Tile(C.Structure):
@@ -223,13 +223,14 @@ def launcher(s, q, k, v, out, lse, diagonal=None, window=(None, None), softcap=0
         grid = FACTS.blocks_nvf32(C.byref(kernel.tile), C.byref(a))
     params = (C.c_void_p * len(holders))(*(C.addressof(h) for h in holders))
     one = (C.c_void_p * 1)(C.addressof(a))
+    parts = s['config'].get('key_parts', 1)
     f, threads, shared, merge = kernel.f, kernel.threads, kernel.shared, kernel.merge
     early = LaunchAttribute(6, 0, (C.c_int * 16)(1))  # the merge may begin while the forward kernel runs
     merge_config = LaunchConfig((C.c_uint * 3)(FACTS.merge_blocks(C.byref(a)), 1, 1), (C.c_uint * 3)(FACTS.merge_threads(), 1, 1), 0, None,
                                 C.pointer(early), 1)
 
     def run():
-        ck(CU.cuLaunchKernel(f, grid, 1, 1, threads, 1, 1, shared, stream(), params, None), 'launch')
+        ck(CU.cuLaunchKernel(f, grid, 1, 1, threads, parts, 1, shared, stream(), params, None), 'launch')
         if splits > 1:
             merge_config.stream = stream()
             ck(CU.cuLaunchKernelEx(C.byref(merge_config), merge, one, None), 'merge')
@@ -388,8 +389,8 @@ def cases(quick=False):
             out.append((S('sm80', d, dv, **everything), [dict(c, pad=8) for c in features]))
             out.append((S('sm80', d, dv, config=dict(text.default_config('sm80', d, dv), pack_heads=True), **everything),
                         [dict(c, pad=8) for c in features if 'bias' not in c] + [dict(shape=(2, 8, 2, 3, 500), causal='bottom', splits=2)]))
-    for d, waves, blocks in ((128, 1, 4), (64, 1, 4), (128, 2, 3)):  # few queries: a tile of the heads of a group
-        few = dict(tile_keys=64, waves=waves, row_tiles=1, stages=2, blocks_per_sm=blocks, q_in_registers=False, pack_heads=True)
+    for d, waves, blocks, parts in ((128, 1, 4, 1), (64, 1, 4, 1), (128, 2, 3, 1), (128, 1, 1, 3), (64, 1, 2, 2), (128, 2, 1, 2)):  # few queries: a tile of the heads of a group
+        few = dict(tile_keys=64, waves=waves, row_tiles=1, stages=2, blocks_per_sm=blocks, q_in_registers=False, pack_heads=True, key_parts=parts)
         out.append((S('sm80', d, config=few, split_keys=True, window_right=True),
                     [dict(shape=(2, 8, 2, q, k), pad=8, splits=n, causal='bottom') for q, k, n in ((1, 700, 4), (3, 1000, 7), (9, 333, 1), (40, 50, 2))]))
     out.append((S('sm80', 36, 44), [dict(shape=x, pad=4, layout='bhsd') for x in SHAPES]))  # rows aligned, width not

@@ -21,7 +21,7 @@ long long merge_blocks(const AttentionArgs* args) {
   return nv_merge_blocks(*args);
 }
 int shared_bytes_sm80(const Sm80Tile* t, int d, int dv) {
-  return sm80_shared_bytes(*t, d, dv);
+  return sm80_shared_bytes(*t, d, dv, false);
 }
 long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
   const int group = t->pack_heads ? args->heads_q / args->heads_kv : 1;

@@ -56,12 +56,12 @@ def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, s
     if widest <= 128 and modified:
         c = (64, 4, 1, 2, 2, False)
     elif widest <= 128:
-        c = (48 if 64 < widest <= 96 else 64, 4, 2, 2, 2, widest <= 64)
+        c = (48 if widest > 64 else 64, 4, 2, 2, 2, widest <= 64)
     elif widest <= 256:
         c = ((48 if widest <= 192 else 64) if shared_limit > 150 * 1024 else 32, 4, 1, 1, 2, False)
     else:
         c = (32, 4, 1, 1, 1, False) if shared_limit > 115 * 1024 else (32, 2, 1, 1, 1, False)
-    return dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm', 'q_in_registers'), c), pack_heads=False)
+    return dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm', 'q_in_registers'), c), pack_heads=False, key_parts=1)
 
 
 def value(x):
@@ -177,7 +177,9 @@ def shared_bytes(s):
     if s['family'] == 'f16x3':
         return f16x3_shared_bytes(c, d, dv)
     chunks = 2 if dv > 256 else 1
-    return 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
+    parts = c.get('key_parts', 1)
+    part = 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
+    return part if parts == 1 else parts * (-(-part // 128) * 128)
 
 
 def f32_shared_bytes(c, d, dv):

@@ -26,12 +26,19 @@ constexpr int kValueDim =
     nv_value_chunk(Spec::value_head_dim ? Spec::value_head_dim : nv_max_head_dim());
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kRowTiles = Spec::row_tiles;
-constexpr int kThreads = Spec::waves * 32;
+constexpr int kThreads = Spec::waves * 32;  // of one part of the keys
+constexpr int kParts = Spec::key_parts;
+static_assert(kParts == 1 || Spec::pack_heads, "parts are for few rows");
+constexpr bool kOnce = kParts > 1;  // long keys, which one block reads for all rows that see them
 constexpr int kRows = Spec::waves * kRowTiles * 16;
 constexpr int kStages = Spec::stages;
 static_assert(kStages <= 3, "the table of places in pages has two steps");
 constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2,
               kVBytes = kKeys * kValueDim * 2;
+
+// Shared memory of one part of the keys.
+constexpr int kPartBytes =
+    round_up(kQBytes + kStages * (kKBytes + kVBytes) + 32 + (Spec::paged ? nv_paged_bytes(kKeys) : 0), 128);
 
 using QReader = FragmentReader<kHeadDim>;
 using KReader = FragmentReader<kHeadDim>;
@@ -209,13 +216,80 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
   }
 }
 
+// A barrier of the warps that share keys.
+HF_DEVICE void part_barrier() {
+  if constexpr (kThreads == 32) {
+    __syncwarp();
+  } else if constexpr (kParts == 1) {
+    barrier();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"((int)threadIdx.y + 1), "n"(kThreads) : "memory");
+  }
+}
+
+// Joins what the parts of a block made of their keys, through the shared memory that held these.
+// True in the part that has the result.
+HF_DEVICE bool join_parts(WarpTile& warp, int& fault) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr int kOut = kRowTiles * kValueDim / 2, kWords = kOut + 4 * kRowTiles + 1;
+  static_assert(kParts == 1 || kWords * kThreads * 4 <= kPartBytes);
+  const auto words_of = [&](int part) {
+    return (float*)(shared + part * kPartBytes) + threadIdx.x / 32 * (kWords * 32) +
+           (threadIdx.x & 31);
+  };
+  if (threadIdx.y > 0) {
+    float* const words = words_of(threadIdx.y);
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
+      HF_UNROLL
+      for (int n = 0; n < kValueDim / 2; n++) words[(i * kValueDim / 2 + n) * 32] = warp.out[i][n];
+      HF_UNROLL
+      for (int h = 0; h < 2; h++) {
+        words[(kOut + 4 * i + h) * 32] = warp.softmax[i].reference[h];
+        words[(kOut + 4 * i + 2 + h) * 32] = warp.softmax[i].sum[h];
+      }
+    }
+    words[(kWords - 1) * 32] = __int_as_float(fault);
+  }
+  __syncthreads();
+  if (threadIdx.y > 0) return false;
+#pragma unroll 1
+  for (int part = 1; part < kParts; part++) {
+    const float* const words = words_of(part);
+    HF_UNROLL
+    for (int i = 0; i < kRowTiles; i++) {
+      float before[2], other[2];
+      HF_UNROLL
+      for (int h = 0; h < 2; h++) {
+        SoftmaxRows& rows = warp.softmax[i];
+        const float reference = words[(kOut + 4 * i + h) * 32];
+        const float larger = fmaxf(rows.reference[h], reference);
+        const float base = finite_reference<true>(larger);
+        before[h] = exp2_fast(rows.reference[h] - base);
+        other[h] = exp2_fast(reference - base);
+        rows.sum[h] = rows.sum[h] * before[h] + words[(kOut + 4 * i + 2 + h) * 32] * other[h];
+        rows.reference[h] = larger;
+      }
+      HF_UNROLL
+      for (int n = 0; n < kValueDim / 2; n++) {
+        const int h = n / 2 % 2;
+        warp.out[i][n] =
+            warp.out[i][n] * before[h] + words[(i * kValueDim / 2 + n) * 32] * other[h];
+      }
+    }
+    const int found = __float_as_int(words[(kWords - 1) * 32]);
+    if (found != kNoFault) fault = found;
+  }
+  return true;
+}
+
 // The work of a block. `args` are those of the launch, or of one sequence of a ragged one, whose
 // number is `sequence`.
 HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
                       int sequence, int fault) {
   extern __shared__ __align__(128) unsigned char shared[];
-  const unsigned q_tile = shared_address(shared), k_tiles = q_tile + kQBytes,
-                 v_tiles = k_tiles + kStages * kKBytes;
+  const unsigned q_tile = shared_address(shared) + (kParts > 1 ? threadIdx.y * kPartBytes : 0),
+                 k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
   const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
@@ -252,6 +326,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const KeyRange block_keys = keys_seen_by_any(args, query_of(work.row), query_of(last_row));
   Steps steps = steps_of(args, query_of(work.row), query_of(last_row), kKeys);
   if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
+  if constexpr (kParts > 1) take_part(steps, threadIdx.y, kParts);
   const int warp_row = work.row + warp_index * kRowTiles * 16;
 
   // Where they are.
@@ -275,23 +350,23 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   };
   const auto load_keys = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_rows<kKeys, kHeadDim, kThreads>(
+      load_rows<kKeys, kHeadDim, kThreads, kOnce>(
           k_tiles + stage * kKBytes, k, [&](int row) { return places.key(step, row); },
           block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
       return;
     }
-    load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value>(
+    load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value, kOnce>(
         k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step,
         block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
   };
   const auto load_values = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
-      load_rows<kKeys, kValueDim, kThreads>(
+      load_rows<kKeys, kValueDim, kThreads, kOnce>(
           v_tiles + stage * kVBytes, v, [&](int row) { return places.value(step, row); },
           block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
       return;
     }
-    load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value>(
+    load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value, kOnce>(
         v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step,
         block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
   };
@@ -361,7 +436,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     second.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
     publish_places(steps.end - 1);
     second.publish(args, steps.end - 2);
-    barrier();
+    part_barrier();
     fetch_places(steps.end - 3);
   }
   if constexpr (kStages == 1) {
@@ -384,7 +459,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       copies_issued();
     }
     if constexpr (Spec::paged && kStages == 3) {
-      barrier();  // all are through with the first
+      part_barrier();  // all are through with the first
       publish_places(steps.end - 3);
       fetch_places(steps.end - 4);
     }
@@ -394,7 +469,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const auto do_step = [&](int step, auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     wait_copies<kStages == 1 ? 0 : kStages - 2>();
-    barrier();
+    part_barrier();
     if (Spec::q_in_registers && step == steps.end - 1) queries.hold();
     if constexpr (kStages == 1) {
       load_step(step, masked, [&](int x, auto edge) { load_values(x, 0, edge); });
@@ -436,7 +511,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     }
     if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
       wait_copies<0>();
-      barrier();
+      part_barrier();
       if (step > steps.begin)
         load_step(step - 1, Constant<false>(), [&](int x, auto edge) { load_keys(x, 0, edge); });
       copies_issued();
@@ -475,7 +550,10 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     for (; step >= steps.begin; step--) do_step(step, Constant<true>());
   }
   wait_copies<0>();
-  barrier();
+  part_barrier();
+  if constexpr (kParts > 1) {
+    if (!join_parts(warp, fault)) return;
+  }
   if constexpr (Spec::pack_heads) {  // few rows leave registers for what this needs
     if (Spec::ragged && fault != kNoFault && launch.fault) *launch.fault = fault;
     store_result(args, work, warp, fault);
@@ -490,7 +568,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
 
 using namespace hipflash;
 
-extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(kThreads * kParts, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   const int chunks =
       nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim);

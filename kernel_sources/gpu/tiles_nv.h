@@ -76,25 +76,35 @@ HF_BOTH constexpr long long nv_merge_blocks(const AttentionArgs& args) {
 // The fields are entries of Spec, by these names.
 struct Sm80Tile {
   int tile_keys;      // keys per step, a multiple of 16
-  int waves;          // warps per block
+  int waves;          // warps that share the rows of a block
   int row_tiles;      // 16-row tiles per warp
   int stages;         // buffers of keys and values; 1: keys load under P.V, values under Q.K
   int blocks_per_sm;  // blocks per multiprocessor that registers are divided for
   bool q_in_registers;
   bool pack_heads;  // rows are (query, head of the group): for few queries and shared K/V heads
+  int key_parts;    // parts of a block, each `waves` warps, that share its keys; 1 if heads are not
+                    // packed. They are the second dimension of the block's threads.
 };
 
 HF_BOTH constexpr int sm80_tile_rows(const Sm80Tile& t) {
   return t.waves * t.row_tiles * 16;
 }
 HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) {
-  return t.waves * 32;
+  return t.waves * 32 * t.key_parts;
 }
-HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim) {
-  return 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
-              t.stages * t.tile_keys *
-                  (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
-         32;  // what the epilogue needs
+// Of one part of the keys; each has buffers of its own.
+HF_BOTH constexpr int sm80_part_bytes(const Sm80Tile& t, int head_dim, int value_head_dim,
+                                      bool paged) {
+  const int bytes = 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
+                         t.stages * t.tile_keys *
+                             (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
+                    32 +  // what the epilogue needs
+                    (paged ? nv_paged_bytes(t.tile_keys) : 0);
+  return t.key_parts > 1 ? nv_round_up(bytes, 128) : bytes;
+}
+HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim,
+                                        bool paged) {
+  return t.key_parts * sm80_part_bytes(t, head_dim, value_head_dim, paged);
 }
 
 // The default for a head dimension: none of these keeps anything in local memory. `modified`:
@@ -103,14 +113,14 @@ HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int val
 HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified,
                                         bool left_edge, int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
-  if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false};
-  if (widest <= 64) return {64, 4, 2, 2, 2, true, false};
-  if (widest <= 128) return {left_edge ? 32 : 48, 4, 2, 2, 2, false, false};
-  if (widest <= 256 && modified) return {32, 4, 1, 1, 2, false, false};
-  if (widest <= 192) return {shared_limit > 150 * 1024 ? 48 : 32, 4, 1, 1, 2, false, false};
-  if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false};
-  if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false};
-  return {32, 2, 1, 1, 1, false, false};
+  if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false, 1};
+  if (widest <= 64) return {64, 4, 2, 2, 2, true, false, 1};
+  if (widest <= 128) return {left_edge ? 32 : 48, 4, 2, 2, 2, false, false, 1};
+  if (widest <= 256 && modified) return {32, 4, 1, 1, 2, false, false, 1};
+  if (widest <= 192) return {shared_limit > 150 * 1024 ? 48 : 32, 4, 1, 1, 2, false, false, 1};
+  if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false, 1};
+  if (shared_limit > 115 * 1024) return {32, 4, 1, 1, 1, false, false, 1};
+  return {32, 2, 1, 1, 1, false, false, 1};
 }
 
 // ---------------------------------------------------------------- attention_forward_nvf32.cu

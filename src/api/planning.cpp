@@ -21,6 +21,8 @@ constexpr CpuIsa kIsas[] = {
 
 // More compute units than any device has: keys are split wherever it may pay.
 constexpr int kHugeDevice = 1 << 16;
+// Keys of single queries, for which every kind of kernel that any number of them takes is made.
+constexpr std::int64_t kLongKeys = 16384;
 
 plan::KernelPlan plan_for(const Problem& problem, const std::string& arch, int compute_units,
                           const plan::TileSource* tuned) {
@@ -107,6 +109,7 @@ std::vector<Problem> usual_problems(const KernelRequest& request) {
   for (const std::int64_t group : {1, 4, 8}) {
     Problem single = forward;
     single.seq_q = 1;
+    single.seq_k = std::max(single.seq_k, kLongKeys);
     single.heads_kv = single.heads_q / group;
     single.set_dense_bshd();
     problems.push_back(single);
@@ -141,7 +144,15 @@ CpuIsa isa_of(const std::string& arch) {
 std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch, int compute_units,
                                  const plan::TileSource* tuned) {
   std::vector<int> sizes = {compute_units};
-  if (compute_units <= 0) sizes = {1, kHugeDevice};
+  if (compute_units <= 0) {
+    sizes = {1, kHugeDevice};
+    if (is_gpu(arch)) {  // what a block does may depend on whether all are there at once
+      const auto heads = static_cast<int>(
+          std::clamp<std::int64_t>(problem.batch * problem.heads_kv, 1, kHugeDevice));
+      sizes.push_back(heads);
+      sizes.push_back(2 * heads);
+    }
+  }
   std::vector<const plan::TileSource*> sources = {nullptr};
   if (tuned != nullptr) sources.push_back(tuned);
   std::vector<jit::Spec> specs;

@@ -46,8 +46,9 @@ std::string this_cpu();
 CpuIsa isa_of(const std::string& arch);
 
 // The kernels that may serve a problem on an architecture: one for a device of so many compute
-// units (CPU: threads), or, where 0, that which splits the keys on large devices and that which
-// does not. With `tuned`, those that it chooses besides the built-in default.
+// units (CPU: threads), or, where 0, those for devices of any size: that which splits the keys on
+// large devices and that which does not, and on GPUs those between. With `tuned`, those that it
+// chooses besides the built-in default.
 std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch, int compute_units,
                                  const plan::TileSource* tuned = nullptr);
 

@@ -50,6 +50,7 @@ struct Config {
   int tile_keys;
   int threads;
   int shared_bytes;  // dynamic
+  int thread_rows = 1;
 };
 
 // Rows to tiles, tiles to blocks, keys to splits: what families with one block per tile share.
@@ -118,7 +119,8 @@ class Builder {
     grid.split_keys(args, config.tile_keys);
     GpuLaunch launch;
     launch.forward = {grid_size(grid.blocks(args)), static_cast<unsigned>(config.threads),
-                      static_cast<unsigned>(config.shared_bytes)};
+                      static_cast<unsigned>(config.shared_bytes), false,
+                      static_cast<unsigned>(config.thread_rows)};
     if (args.splits > 1) {
       launch.merge = {grid_size(merge.blocks(args)), merge.threads, 0, merge.begins_early};
     }
@@ -128,7 +130,8 @@ class Builder {
 
   KernelPlan finish(const Family& family, const Config& config, const GpuLaunch& launch,
                     const std::string& why) {
-    facts.split_keys = general_ || plan_.args.splits > 1 || plan_.args.keys_per_split > 0;
+    facts.split_keys =
+        facts.split_keys || general_ || plan_.args.splits > 1 || plan_.args.keys_per_split > 0;
     plan_.spec.compiler = family.compiler;
     plan_.spec.family = family.file;
     plan_.spec.arch = device_.arch;
@@ -295,7 +298,9 @@ const Family kNvF16x3{"gpu/attention_forward_nvf16x3.cu",
 const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, nv_merge_threads(),
                      true};
 
-constexpr int kShortSequence = 512;  // queries
+constexpr int kShortSequence = 512;   // queries
+constexpr int kHighPagedTiles = 256;  // queries, from which on
+constexpr int kSharedOfHighTiles = 140 * 1024;
 // Shared memory that each block of a multiprocessor takes beside its own.
 constexpr int kBlockOverhead = 1024;
 // Of how full blocks with few rows should fill a device: they wait for memory, which idle
@@ -328,15 +333,43 @@ bool few_rows(const Problem& problem, const Target& target, const AttentionArgs&
          args.head_dim <= 128 && args.value_head_dim <= 128;
 }
 
+// Of long keys, what each part of a block has at least.
+constexpr int kKeysOfPart = 1024;
+
+// The default tile of few rows: blocks of one or two warps, of which a multiprocessor holds four;
+// or as many in one block, which share its keys and join what they found without a launch of their
+// own, where such blocks fill the device at once, or with keys that are long enough to be split.
+// Which number of parts is the fastest was measured on an H200.
+Sm80Tile few_rows_tile(const Problem& problem, const AttentionArgs& args,
+                       const DeviceFacts& device) {
+  Sm80Tile tile = {32, packed_rows(args) > 16 ? 2 : 1, 1, 3, 4, false, true, 1};
+  const long long blocks = row_tiles(problem, args, sm80_tile_rows(tile), true) * args.heads_kv;
+  const long long units = device.compute_units;
+  if (problem.batch_invariant || units <= 1 || blocks > units) return tile;
+  const bool at_once = blocks * 10 >= units * 8;
+  const bool wide = std::max(args.head_dim, args.value_head_dim) > 64;
+  const int wanted = at_once && wide && !problem.features.paged_kv ? 3 : 4;
+  // Pages need a little more memory, and are to have the tile of calls without.
+  const int bytes = sm80_part_bytes(tile, args.head_dim, args.value_head_dim, true) + 128;
+  const int parts = std::min(wanted, static_cast<int>(device.shared_bytes) / bytes);
+  const int splits =
+      at_once ? 1
+              : key_splits(blocks, units, keys_of_a_call(args), tile.tile_keys * parts, kNvFill);
+  if (parts > 1 && keys_of_a_call(args) >= kKeysOfPart * parts * splits) {
+    tile.key_parts = parts;
+    tile.blocks_per_sm = 1;
+  }
+  return tile;
+}
+
 Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& target) {
   const DeviceFacts& device = target.device;
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   if (few_rows(problem, target, args)) {
-    const int waves = packed_rows(args) > 16 ? 2 : 1;
     return builder.choose(
-        kSm80, Sm80Tile{32, waves, 1, 3, 4, false, true},
+        kSm80, few_rows_tile(problem, args, device),
         [&] { return sm80_tiles(dim, value_dim, shared, true); }, "packed");
   }
   // Few blocks get their keys split, which takes registers too where rows are long.
@@ -354,6 +387,14 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
     standard.row_tiles = 1;
     standard.blocks_per_sm = 3;
   }
+  // Many queries over pages are worth high tiles without what places leave no registers for: Q
+  // in registers, or above 64 columns a second stage.
+  if (problem.features.paged_kv && !problem.batch_invariant && !builder.modified() &&
+      builder.facts.aligned && args.seq_q >= kHighPagedTiles && shared > kSharedOfHighTiles &&
+      (widest <= 64 ||
+       (std::min(dim, value_dim) > 80 && widest <= 128 && !builder.facts.window_left))) {
+    standard = {64, 4, 2, widest <= 64 ? 2 : 1, 2, false, false, 1};
+  }
   // Finding their work takes registers as well.
   if (problem.ragged.packed_q && widest > 192)
     standard.tile_keys = std::min(standard.tile_keys, 48);
@@ -365,11 +406,14 @@ KernelPlan plan_sm80(const Problem& problem, Builder builder, const Target& targ
   const DeviceFacts& device = target.device;
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const Sm80Tile tile = sm80_tile(problem, builder, target);
-  const int bytes = sm80_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile);
+  const int bytes = sm80_shared_bytes(tile, dim, value_dim, builder.facts.paged);
   const int fitting = static_cast<int>((device.shared_bytes + kBlockOverhead) /
                                        static_cast<std::size_t>(bytes + kBlockOverhead));
   const int blocks_of_unit = std::clamp(tile.pack_heads ? fitting : 1, 1, tile.blocks_per_sm);
-  return builder.finish(kSm80, {numbers_of(tile), tile.tile_keys, sm80_threads(tile), bytes},
+  if (tile.key_parts > 1) builder.facts.split_keys = true;  // one kernel, split or not
+  return builder.finish(kSm80,
+                        {numbers_of(tile), tile.tile_keys * tile.key_parts, sm80_threads(tile),
+                         bytes, tile.key_parts},
                         {problem, sm80_tile_rows(tile), nv_value_chunks(value_dim), tile.pack_heads,
                          slots_of(device, blocks_of_unit), tile.pack_heads ? kNvFill : kUsualFill,
                          keys_of_a_call(builder.args())},

@@ -57,6 +57,7 @@ void each_field(Sm80Tile& t, F&& f) {
   f("blocks_per_sm", t.blocks_per_sm);
   f("q_in_registers", t.q_in_registers);
   f("pack_heads", t.pack_heads);
+  f("key_parts", t.key_parts);
 }
 
 template <class F>

@@ -104,7 +104,7 @@ std::vector<Sm80Tile> sm80_tiles(int head_dim, int value_dim, int shared_limit, 
     const int held = t.q_in_registers ? dim / 4 : 0;
     const int registers = t.row_tiles * (out + t.tile_keys / 2 + held) + kNvOtherRegisters;
     if (registers <= nv_registers(sm80_threads(t), t.blocks_per_sm) &&
-        sm80_shared_bytes(t, head_dim, value_dim) * t.blocks_per_sm <= shared_limit) {
+        sm80_shared_bytes(t, head_dim, value_dim, false) * t.blocks_per_sm <= shared_limit) {
       tiles.push_back(t);
     }
   };
@@ -113,13 +113,22 @@ std::vector<Sm80Tile> sm80_tiles(int head_dim, int value_dim, int shared_limit, 
       for (const int stages : {2, 1, 3}) {
         for (const int blocks : packed ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 1, 3, 4}) {
           if (packed) {
-            add({keys, waves, 1, stages, blocks, false, true});
+            add({keys, waves, 1, stages, blocks, false, true, 1});
             continue;
           }
           for (const int row_tiles : {1, 2}) {
-            add({keys, waves, row_tiles, stages, blocks, false, false});
-            add({keys, waves, row_tiles, stages, blocks, true, false});
+            add({keys, waves, row_tiles, stages, blocks, false, false, 1});
+            add({keys, waves, row_tiles, stages, blocks, true, false, 1});
           }
+        }
+      }
+    }
+  }
+  if (packed) {
+    for (const int keys : {32, 48, 64, 16}) {
+      for (const int waves : {1, 2}) {
+        for (const int stages : {3, 2}) {
+          for (const int parts : {4, 3, 2}) add({keys, waves, 1, stages, 1, false, true, parts});
         }
       }
     }

@@ -18,6 +18,7 @@ struct LaunchShape {
   unsigned shared_bytes = 0;  // dynamic
   // The kernel itself waits for the one before it in the stream, so it may begin while that runs.
   bool begins_early = false;
+  unsigned thread_rows = 1;  // of the block's threads, which have a second dimension
 };
 
 struct CpuLaunch {

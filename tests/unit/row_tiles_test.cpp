@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "api/planning.h"
 #include "plan/gpu_plan.h"
 
 namespace hipflash::plan {
@@ -54,6 +57,58 @@ TEST(RowTiles, TilesOfPackedSequencesNeedNoLengths) {
   p.ragged.packed_q = false;
   args.seq_q = 40;
   EXPECT_EQ(row_tiles(p, args, 64, true), 3 * 3);
+}
+
+TEST(RowTiles, PartsOfABlockShareKeysWhereBlocksAreFew) {
+  const auto parts = [](const KernelPlan& plan) {
+    for (const auto& [name, number] : plan.tile.numbers) {
+      if (name == "key_parts") return number;
+    }
+    return 0;
+  };
+  const auto plan = [](std::int64_t batch, const char* arch = "sm_90a", int queries = 1,
+                       int keys = 65536) {
+    return plan_gpu(decoding(batch, 32, 8, queries, keys), device(arch, 132));
+  };
+  const KernelPlan one_each = plan(16);
+  EXPECT_EQ(parts(one_each), 3) << "a block for each multiprocessor";
+  EXPECT_EQ(one_each.args.splits, 1);
+  const auto& launch = std::get<platform::GpuLaunch>(one_each.launch);
+  EXPECT_EQ(launch.merge.blocks, 0U);
+  EXPECT_EQ(launch.forward.threads, 96U);
+  EXPECT_EQ(launch.forward.thread_rows, 3U);
+  EXPECT_EQ(parts(plan(1)), 4);
+  EXPECT_EQ(plan(1).args.splits, 16) << "8 blocks on 132 multiprocessors";
+  EXPECT_EQ(parts(plan(1, "sm_90a", 8)), 3) << "32 rows: four do not fit with pages";
+  EXPECT_EQ(parts(plan(64)), 1) << "small blocks fill the device";
+  EXPECT_EQ(parts(plan(1, "sm_90a", 1, 8192)), 1) << "few keys for each of 64 parts";
+  EXPECT_EQ(parts(plan(16, "sm_86")), 1) << "the shared memory of one";
+  Problem invariant = decoding(1, 32, 8, 1, 65536);
+  invariant.batch_invariant = true;
+  EXPECT_EQ(parts(plan_gpu(invariant, device("sm_90a", 132))), 1) << "whatever the batch";
+}
+
+TEST(RowTiles, KernelsMadeAheadServeDevicesOfAnySize) {
+  api::KernelRequest request;
+  request.dtype = DType::f16;
+  request.head_dim = request.value_head_dim = 128;
+  std::vector<jit::Spec> made;
+  for (const Problem& problem : api::usual_problems(request)) {
+    for (const jit::Spec& spec : api::specs_for(problem, "sm_90a", 0)) made.push_back(spec);
+  }
+  for (const int units : {16, 78, 108, 114, 132, 148}) {
+    for (const std::int64_t batch : {1, 3, 8, 12, 16, 24, 64}) {
+      for (const std::int64_t heads_kv : {4, 8, 32}) {
+        for (const std::int64_t keys : {500, 2048, 8192, 32768, 131072}) {
+          const KernelPlan plan =
+              plan_gpu(decoding(batch, 32, heads_kv, 1, keys), device("sm_90a", units));
+          EXPECT_NE(std::find(made.begin(), made.end(), plan.spec), made.end())
+              << units << " units, batch " << batch << ", " << heads_kv << " heads, " << keys
+              << " keys: " << plan.config;
+        }
+      }
+    }
+  }
 }
 
 TEST(RowTiles, SplitsFillTheDevice) {

@@ -26,7 +26,7 @@ struct SharedTile {
 
 // Loads a row-major tile whose rows lie `stride` bytes apart. Rows outside first..end-1 and columns
 // from `columns` on become zeros and are not read.
-template <int Rows, int Columns, int Threads, bool kWhole>
+template <int Rows, int Columns, int Threads, bool kWhole, bool kOnce = false>
 HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int first, int end,
                          int columns) {
   using Tile = SharedTile<Columns>;
@@ -54,8 +54,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
     HF_UNROLL
     for (int i = 0; i < (Rows + kStep - 1) / kStep; i++, row += kStep, source += kStep * stride) {
       if (Rows % kStep == 0 || row < Rows) {
-        copy_piece(tile + Tile::offset(row, piece), exists(row) ? source : from,
-                   exists(row) ? bytes : 0);
+        copy_piece<kOnce>(tile + Tile::offset(row, piece), exists(row) ? source : from,
+                          exists(row) ? bytes : 0);
       }
     }
   } else {
@@ -64,15 +64,15 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
       const int x = thread + i * Threads, row = x / Tile::kPieces, piece = x % Tile::kPieces;
       const int bytes = exists(row) ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
       if (Rows * Tile::kPieces % Threads == 0 || row < Rows) {
-        copy_piece(tile + Tile::offset(row, piece), bytes ? from + row * stride + piece * 16 : from,
-                   bytes);
+        copy_piece<kOnce>(tile + Tile::offset(row, piece),
+                          bytes ? from + row * stride + piece * 16 : from, bytes);
       }
     }
   }
 }
 
 // The same for rows that lie anywhere: row r is `distance(r)` elements from `from`.
-template <int Rows, int Columns, int Threads, class Distance>
+template <int Rows, int Columns, int Threads, bool kOnce = false, class Distance>
 HF_DEVICE void load_rows(unsigned tile, const char* from, Distance&& distance, int begin, int end,
                          int columns) {
   using Tile = SharedTile<Columns>;
@@ -104,7 +104,8 @@ HF_DEVICE void load_rows(unsigned tile, const char* from, Distance&& distance, i
       for (int i = 0; i < kAhead; i++) {
         const int x = first + i * Threads;
         if (kWhole || x < kAll)
-          copy_piece(tile + Tile::offset(x / Tile::kPieces, x % Tile::kPieces), at[i], bytes[i]);
+          copy_piece<kOnce>(tile + Tile::offset(x / Tile::kPieces, x % Tile::kPieces), at[i],
+                            bytes[i]);
       }
     }
   }

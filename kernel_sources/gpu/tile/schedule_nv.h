@@ -107,6 +107,14 @@ HF_DEVICE Steps steps_of(const AttentionArgs& args, int first_query, int last_qu
   return steps;
 }
 
+// Leaves of the steps those of one of several equal parts.
+HF_DEVICE void take_part(Steps& steps, unsigned part, unsigned parts) {
+  const unsigned all = steps.end - steps.begin;
+  const int share = (int)(all / parts), more = (int)(all % parts);
+  steps.begin += (int)part * share + min((int)part, more);
+  steps.end = steps.begin + share + ((int)part < more ? 1 : 0);
+}
+
 // Leaves of the steps the share of one split of the keys.
 HF_DEVICE void take_share(Steps& steps, const AttentionArgs& args, int split, int tile) {
   if (args.splits > 1) {
@@ -115,10 +123,7 @@ HF_DEVICE void take_share(Steps& steps, const AttentionArgs& args, int split, in
       steps.begin = max(steps.begin, split * share);
       steps.end = min(steps.end, (split + 1) * share);
     } else {
-      const unsigned all = steps.end - steps.begin, splits = args.splits;
-      const int share = (int)(all / splits), more = (int)(all % splits);
-      steps.begin += split * share + min(split, more);
-      steps.end = steps.begin + share + (split < more ? 1 : 0);
+      take_part(steps, split, args.splits);
     }
   }
 }

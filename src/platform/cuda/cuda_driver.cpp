@@ -178,7 +178,7 @@ class CudaDriver final : public GpuDriver {
       LaunchAttribute early = {kBeginsEarly, {}, {}};
       early.value[0] = 1;
       const LaunchConfig config = {{shape.blocks, 1, 1},
-                                   {shape.threads, 1, 1},
+                                   {shape.threads / shape.thread_rows, shape.thread_rows, 1},
                                    shape.shared_bytes,
                                    stream.handle,
                                    &early,
@@ -186,8 +186,8 @@ class CudaDriver final : public GpuDriver {
       check(api_.launch_with(&config, function, parameters, nullptr), "cuLaunchKernelEx");
       return;
     }
-    check(api_.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes,
-                      stream.handle, parameters, nullptr),
+    check(api_.launch(function, shape.blocks, 1, 1, shape.threads / shape.thread_rows,
+                      shape.thread_rows, 1, shape.shared_bytes, stream.handle, parameters, nullptr),
           "cuLaunchKernel");
   }
 

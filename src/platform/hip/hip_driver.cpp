@@ -154,9 +154,10 @@ class HipDriver final : public GpuDriver {
   void launch(int ordinal, void* function, const LaunchShape& shape, void** parameters,
               Stream stream) override {
     make_current(ordinal);
-    check(api_.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes,
-                      handle(stream), parameters, nullptr),
-          "hipModuleLaunchKernel");
+    check(
+        api_.launch(function, shape.blocks, 1, 1, shape.threads / shape.thread_rows,
+                    shape.thread_rows, 1, shape.shared_bytes, handle(stream), parameters, nullptr),
+        "hipModuleLaunchKernel");
   }
 
   bool capturing(Stream stream) override {
