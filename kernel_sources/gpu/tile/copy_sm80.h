@@ -10,9 +10,10 @@ HF_DEVICE void copy_piece(unsigned to, const char* from, int bytes) {
   if constexpr (kOnce) {
     unsigned long long first_out;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first_out));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
-                 "l"(from), "r"(bytes), "l"(first_out)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
+        "l"(from), "r"(bytes), "l"(first_out)
+        : "memory");
     return;
   }
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
