@@ -257,6 +257,22 @@ constexpr Tile few_rows_tile(Card card, int element_bytes, int head_dim, int val
   return {4, 16, 32, modified ? 2 : 3, 4};
 }
 
+// The default for short sequences (game boards): at most kFewRows rows, and more keys than a tile
+// of few rows has, but few enough for one step. Then all of K and V is under way at once, and the
+// call waits for memory once. There is work for each SIMD only if many blocks fit, so waves are few
+// where rows are short.
+constexpr int kBoardKeys = 64;
+constexpr bool has_board_tile(int element_bytes, int head_dim, int value_dim, bool modified) {
+  return element_bytes == 2 && larger(head_dim, value_dim) <= 128 && !modified &&
+         head_dim % 8 == 0 && value_dim % 8 == 0;
+}
+constexpr Tile board_tile(Card card, int head_dim, int value_dim) {
+  const int dim = larger(head_dim, value_dim);
+  const int most = card == Card::gfx908 ? 2 : 4;  // waves of a SIMD
+  if (dim <= 32) return {2, 32, kBoardKeys, most, 4};
+  return {4, 16, kBoardKeys, dim <= 64 ? most : 2, 4};
+}
+
 // ---- compilation --------------------------------------------------------------------------------
 
 // Without -fno-slp-vectorize the compiler makes packed f32 instructions, which cannot run beside

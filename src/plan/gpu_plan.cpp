@@ -219,8 +219,13 @@ KernelPlan plan_cdna(const Problem& problem, const Target& target, cdna::Card ca
   const bool few = !target.general() && rows > 0 && rows <= cdna::kFewRows &&
                    cdna::has_few_rows_tile(bytes, dim, value_dim);
   if (few) {
-    tile = cdna::few_rows_tile(card, bytes, dim, value_dim,
-                               builder.modified() || !builder.facts.aligned);
+    const bool modified = builder.modified() || !builder.facts.aligned;
+    tile = cdna::few_rows_tile(card, bytes, dim, value_dim, modified);
+    if (!pack_heads && !problem.features.ragged() && problem.seq_k > tile.tile_keys &&
+        problem.seq_k <= cdna::kBoardKeys &&
+        cdna::has_board_tile(bytes, dim, value_dim, modified)) {
+      tile = cdna::board_tile(card, dim, value_dim);
+    }
   }
   tile = builder.choose(
       kCdna, tile, [&] { return cdna_tiles(card, bytes, dim, value_dim); }, variant_of(pack_heads));

@@ -60,6 +60,7 @@ constexpr Variant kVariants[] = {
        p.ragged.total_q = p.ragged.total_k = 20000;
        p.causal = true;
      }},
+    {"board", [](Problem& p) { p.seq_q = p.seq_k = 64; }},
     {"window",
      [](Problem& p) {
        p.window = {300, 7};
@@ -81,7 +82,7 @@ constexpr Variant kVariants[] = {
     {"bias", [](Problem& p) { p.features.bias = true; }},
     {"mask", [](Problem& p) { p.features.mask = true; }},
 };
-constexpr std::size_t kRepresentativeVariants = 8;
+constexpr std::size_t kRepresentativeVariants = 9;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p;

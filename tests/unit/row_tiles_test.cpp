@@ -111,6 +111,32 @@ TEST(RowTiles, KernelsMadeAheadServeDevicesOfAnySize) {
   }
 }
 
+TEST(RowTiles, ShortSequencesAreOneStepOnCdna) {
+  const auto step = [](const Problem& p) {
+    const KernelPlan plan = plan_gpu(p, device("gfx942", 304));
+    for (const auto& [name, value] : plan.tile.numbers) {
+      if (name == "tile_keys") return value;
+    }
+    return 0;
+  };
+  for (const std::int64_t dim : {32, 64, 96, 128}) {
+    Problem p = decoding(64, 768 / dim, 768 / dim, 64, 64);
+    p.head_dim = p.value_head_dim = dim;
+    p.set_dense_bshd();
+    EXPECT_EQ(step(p), 64) << dim;
+    p.seq_k = 33;
+    p.causal = true;
+    EXPECT_EQ(step(p), 64) << dim;
+    p.seq_k = 32;
+    EXPECT_EQ(step(p), 32) << "all of the keys of a smaller tile";
+    p.seq_k = 65;
+    EXPECT_EQ(step(p), 32) << "more than one step";
+    p.seq_k = 64;
+    p.softcap = 3.0f;
+    EXPECT_EQ(step(p), 32) << "registers";
+  }
+}
+
 TEST(RowTiles, SplitsFillTheDevice) {
   EXPECT_EQ(key_splits(300, 304, 100000, 32), 1) << "busy without";
   EXPECT_EQ(key_splits(8, 1000, 128, 32), 1) << "few keys";

@@ -187,34 +187,50 @@ TEST(LdsBanks, TwoStagePatternsAreTheirOwnInverse) {
   }
 }
 
+void expect_no_conflicts(cdna::Tile tile, int element_bytes, int dim) {
+  SCOPED_TRACE("tile " + std::to_string(tile.waves) + "x" + std::to_string(tile.mma_rows) + " by " +
+               std::to_string(tile.tile_keys) + ", " + std::to_string(element_bytes) +
+               " bytes, dim " + std::to_string(dim));
+  const Accesses all = accesses(tile, element_bytes, dim, dim);
+  // Rows with a gap behind them: a phase that crosses into the next row spans one chunk more.
+  const int d = cdna::padded_head_dim(tile, element_bytes, dim);
+  const int write_conflicts = cdna::swizzled_keys(d, element_bytes) ? 1 : 2;
+  for (const auto& at : all.key_write) {
+    ASSERT_LE(worst_phase(at, 16, write_phases(8)), write_conflicts);
+  }
+  for (const auto& at : all.key_read) ASSERT_EQ(worst_phase(at, 16, read_phases()), 1);
+  for (const auto& at : all.value_read) ASSERT_EQ(worst_phase(at, 16, read_phases()), 1);
+  for (const auto& at : all.value_write) {
+    ASSERT_EQ(element_bytes == 4 ? worst_phase(at, 16, write_phases(8))
+                                 : worst_phase(at, 8, write_phases(16)),
+              1);
+  }
+}
+
+constexpr cdna::Card kCards[] = {cdna::Card::gfx908, cdna::Card::gfx90a, cdna::Card::gfx942,
+                                 cdna::Card::gfx950};
+
 TEST(LdsBanks, DefaultTilesHaveNoConflicts) {
-  for (auto card :
-       {cdna::Card::gfx908, cdna::Card::gfx90a, cdna::Card::gfx942, cdna::Card::gfx950}) {
+  for (const cdna::Card card : kCards) {
     for (int element_bytes : {2, 4}) {
       for (int dim = 8; dim <= 512; dim += 8) {
         for (bool plain : {true, false}) {
           const cdna::Tile tile = cdna::default_tile(card, element_bytes, dim, dim, plain);
-          if (tile.stages == 2) continue;  // above
-          SCOPED_TRACE("tile " + std::to_string(tile.waves) + "x" + std::to_string(tile.mma_rows) +
-                       " by " + std::to_string(tile.tile_keys) + ", " +
-                       std::to_string(element_bytes) + " bytes, dim " + std::to_string(dim));
-          const Accesses all = accesses(tile, element_bytes, dim, dim);
-          // Rows with a gap behind them: a phase that crosses into the next row spans one chunk
-          // more.
-          const int d = cdna::padded_head_dim(tile, element_bytes, dim);
-          const int write_conflicts = cdna::swizzled_keys(d, element_bytes) ? 1 : 2;
-          for (const auto& at : all.key_write) {
-            ASSERT_LE(worst_phase(at, 16, write_phases(8)), write_conflicts);
-          }
-          for (const auto& at : all.key_read) ASSERT_EQ(worst_phase(at, 16, read_phases()), 1);
-          for (const auto& at : all.value_read) ASSERT_EQ(worst_phase(at, 16, read_phases()), 1);
-          for (const auto& at : all.value_write) {
-            ASSERT_EQ(element_bytes == 4 ? worst_phase(at, 16, write_phases(8))
-                                         : worst_phase(at, 8, write_phases(16)),
-                      1);
-          }
+          if (tile.stages == 1) expect_no_conflicts(tile, element_bytes, dim);  // else above
         }
       }
+    }
+  }
+}
+
+TEST(LdsBanks, TilesOfShortSequencesHaveNoConflicts) {
+  for (const cdna::Card card : kCards) {
+    for (int dim = 8; dim <= 128; dim += 8) {
+      ASSERT_TRUE(cdna::has_board_tile(2, dim, dim, false));
+      const cdna::Tile tile = cdna::board_tile(card, dim, dim);
+      ASSERT_TRUE(cdna::possible(tile, 2, dim, dim, card));
+      expect_no_conflicts(tile, 2, dim);
+      expect_no_conflicts(cdna::few_rows_tile(card, 2, dim, dim, false), 2, dim);
     }
   }
 }
