@@ -37,8 +37,8 @@ constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2,
               kVBytes = kKeys * kValueDim * 2;
 
 // Shared memory of one part of the keys.
-constexpr int kPartBytes =
-    round_up(kQBytes + kStages * (kKBytes + kVBytes) + 32 + (Spec::paged ? nv_paged_bytes(kKeys) : 0), 128);
+constexpr int kPartBytes = round_up(
+    kQBytes + kStages * (kKBytes + kVBytes) + 32 + (Spec::paged ? nv_paged_bytes(kKeys) : 0), 128);
 
 using QReader = FragmentReader<kHeadDim>;
 using KReader = FragmentReader<kHeadDim>;
@@ -568,7 +568,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
 
 using namespace hipflash;
 
-extern "C" __global__ void __launch_bounds__(kThreads * kParts, Spec::blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(kThreads* kParts, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
   const int chunks =
       nv_value_chunks(Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim);
