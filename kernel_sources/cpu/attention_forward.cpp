@@ -2,9 +2,13 @@
 //
 // An item takes chunks of rows (queries of the heads that share a key/value head). For each block
 // of keys, K and V are packed once; then every block of queries of the chunk forms its scores,
-// turns them into probabilities relative to the running maximum, and adds their product with V to
-// its output, which stays in the second-level cache. Blocks that no query sees are skipped; only
-// blocks at the edge of the mask are masked.
+// turns them into probabilities and adds their product with V to its output, which stays in the
+// second-level cache. Blocks that no query sees are skipped; only blocks at the edge of the mask
+// are masked.
+//
+// Probabilities are relative to a base of their row: a maximum of the scores so far, which stays
+// until a score is far above it. So usually nothing has to be rescaled, and scores become
+// probabilities without leaving the registers.
 #include "cpu/chunk.h"
 #include "cpu/few_keys.h"
 #include "cpu/few_rows.h"
@@ -29,6 +33,8 @@ struct Buffers {
   Unit* values;
   float* scores;
   RowStates state;
+  float* lane_sums;         // of rows, kLanes each: what state.sum does not have yet
+  float* lane_sums_before;  // of a query block: without the block of keys in work
   int output_stride;
   float* joined;  // outputs of the parts so far, where a chunk handles all parts of its keys
   RowTotal* totals;
@@ -44,7 +50,9 @@ HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_
           reinterpret_cast<Unit*>(at(layout.keys)),
           reinterpret_cast<Unit*>(at(layout.values)),
           at(layout.scores),
-          {at(layout.row_max), at(layout.row_sum), at(layout.rescale)},
+          {at(layout.row_max), at(layout.minus_max), at(layout.row_sum), at(layout.rescale)},
+          at(layout.lane_sums),
+          at(layout.lane_sums_before),
           layout.value_columns,
           at(layout.joined),
           reinterpret_cast<RowTotal*>(at(layout.totals))};
@@ -98,14 +106,15 @@ static __attribute__((noinline)) void softmax_block(const AttentionArgs& args, c
     }
   }
   softmax_rows(scores, rows, span.from, span.to, factor,
-               {state.max + first_row, state.sum + first_row, state.rescale + first_row});
+               {state.max + first_row, state.minus_max + first_row, state.sum + first_row,
+                state.rescale + first_row});
 }
 
 // The product with V of one block of queries, for the value columns from `column` on: whole
 // register blocks of Vectors vectors, then a narrower one for what is left.
 template <int Vectors>
-HF_DEVICE void attend_values(const AttentionArgs& args, const Buffers& buffers, int first_row,
-                             int blocks, const Span* spans, int column = 0) {
+HF_DEVICE void attend_values(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                             int first_row, int blocks, const Span* spans, int column = 0) {
   constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
   constexpr int kColumns = Vectors * kLanes;
   const int dim = value_head_dim(args);
@@ -113,19 +122,108 @@ HF_DEVICE void attend_values(const AttentionArgs& args, const Buffers& buffers, 
     const Unit* panel = buffers.values + column / kMicroColumns * kPanel + column % kMicroColumns;
     for (int block = 0; block < blocks; ++block) {
       const Span& span = spans[block];
-      if (span.from >= span.to) continue;
       const int row = block * Spec::micro_rows;
+      if (span.from >= span.to) continue;
       const int first_unit = span.from / kUnitElements;
       multiply_probabilities_values<Vectors>(
           reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit,
           panel + first_unit * kMicroColumns, units_of(span.end) - first_unit,
-          buffers.state.rescale + first_row + row,
           buffers.output + static_cast<long long>(first_row + row) * buffers.output_stride + column,
           buffers.output_stride);
     }
   }
   if constexpr (Vectors > 1) {
-    if (column < dim) attend_values<Vectors - 1>(args, buffers, first_row, blocks, spans, column);
+    if (column < dim) {
+      attend_values<Vectors - 1>(args, chunk, buffers, first_row, blocks, spans, column);
+    }
+  }
+}
+
+constexpr float kZeros[Spec::micro_rows] = {};
+
+// Rows of sums, kLanes each, of a register block.
+HF_DEVICE void copy_rows(const float* from, float* to) {
+  HF_UNROLL for (int row = 0; row < Spec::micro_rows; ++row) {
+    store(to + row * kLanes, load(from + row * kLanes));
+  }
+}
+
+// Kernels in which nothing modifies scores, nor hides them but the edges of the mask.
+constexpr bool kMayBeUsual = !kScoreModified && !Spec::mask;
+
+// Whether a register block of rows may take the short way: all rows have a base, nothing is hidden.
+HF_DEVICE bool may_be_usual(const Buffers& buffers, int first_row, const Span& span) {
+  if (span.edge || span.from > 0 || span.to < Spec::tile_keys) return false;
+  for (int row = 0; row < Spec::micro_rows; ++row) {
+    if (buffers.state.max[first_row + row] == -kInfinity) return false;
+  }
+  return true;
+}
+
+// Scores of the register blocks of rows that may take the short way become probabilities: products
+// start from minus the row's base and end as exponents. Panels of keys go through all rows while
+// they are in the first-level cache. `done` tells which blocks it was right for.
+HF_DEVICE void attend_usual_scores(const AttentionArgs& args, const Buffers& buffers, int first_row,
+                                   int blocks, const Span* spans, float factor, bool* done) {
+  for (int block = 0; block < blocks; ++block) {
+    const int row = block * Spec::micro_rows;
+    done[block] = may_be_usual(buffers, first_row + row, spans[block]);
+  }
+  const int units = units_of(head_dim(args));
+  const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
+  for (int column = 0; column < Spec::tile_keys; column += kMicroColumns) {
+    const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
+    for (int block = 0; block < blocks; ++block) {
+      if (!done[block]) continue;
+      const int row = block * Spec::micro_rows;
+      const float* minus_max = buffers.state.minus_max + first_row + row;
+      float* scores = buffers.scores + row * Spec::tile_keys + column;
+      multiply_queries_keys<Spec::micro_vectors>(queries + static_cast<long long>(row) * units,
+                                                 panel, units,
+                                                 kQueriesCarryFactor ? minus_max : kZeros, scores);
+      done[block] = exponentiate_block<Spec::micro_vectors>(
+          scores, factor, minus_max,
+          reinterpret_cast<Unit*>(buffers.scores + row * Spec::tile_keys) + column / kUnitElements,
+          buffers.lane_sums + (first_row + row) * kLanes);
+    }
+  }
+}
+
+// Scores of a register block of rows become probabilities in any case: rows may see their first
+// keys, or not all of them, or larger scores than any before.
+static __attribute__((noinline)) void attend_scores(const AttentionArgs& args, const Chunk& chunk,
+                                                    const Buffers& buffers, int first_row,
+                                                    int block, const Span& span, int first_key,
+                                                    int keys, float factor) {
+  const int row = block * Spec::micro_rows, row_of_chunk = first_row + row;
+  const int units = units_of(head_dim(args));
+  const Unit* queries = buffers.queries + static_cast<long long>(row_of_chunk) * units;
+  float* scores = buffers.scores + row * Spec::tile_keys;
+  for (int column = span.from; column < span.to;) {
+    const Unit* panel = buffers.keys +
+                        static_cast<long long>(column / kMicroColumns * kMicroColumns) * units +
+                        column % kMicroColumns;
+    if (column % kMicroColumns == 0 && span.to - column >= kMicroColumns) {
+      multiply_queries_keys<Spec::micro_vectors>(queries, panel, units, kZeros, scores + column);
+      column += kMicroColumns;
+    } else {
+      multiply_queries_keys<kEdgeVectors>(queries, panel, units, kZeros, scores + column);
+      column += kEdgeVectors * kLanes;
+    }
+  }
+  softmax_block(args, chunk, buffers.state, row_of_chunk,
+                min_int(Spec::micro_rows, chunk.rows - row_of_chunk), span, first_key, keys, factor,
+                scores);
+  for (int i = 0; i < Spec::micro_rows; ++i) {
+    const float rescale = buffers.state.rescale[row_of_chunk + i];
+    store(buffers.lane_sums + (row_of_chunk + i) * kLanes,
+          load(buffers.lane_sums_before + (row + i) * kLanes) * rescale);
+    if (rescale == 1.0f) continue;
+    float* output =
+        buffers.output + static_cast<long long>(row_of_chunk + i) * buffers.output_stride;
+    for (int column = 0; column < value_head_dim(args); column += kLanes) {
+      store(output + column, load(output + column) * rescale);
+    }
   }
 }
 
@@ -136,44 +234,22 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
   const int rows = min_int(Spec::tile_queries, chunk.rows - first_row);
   const int blocks = (rows + Spec::micro_rows - 1) / Spec::micro_rows;
   Span spans[kBlocks];
-  int from = Spec::tile_keys, to = 0;
   for (int block = 0; block < blocks; ++block) {
-    const Span& span = spans[block] =
-        span_of(args, chunk, first_row + block * Spec::micro_rows, first_key, keys);
-    if (span.from < span.to) {
-      from = min_int(from, span.from);
-      to = max_int(to, span.to);
-    }
-  }
-
-  const int units = units_of(head_dim(args));
-  const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
-  for (int column = from / kMicroColumns * kMicroColumns; column < to; column += kMicroColumns) {
-    const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
-    for (int block = 0; block < blocks; ++block) {
-      const int first = max_int(spans[block].from, column);
-      const int end = min_int(spans[block].to, column + kMicroColumns);
-      if (first >= end) continue;
-      const int row = block * Spec::micro_rows;
-      const Unit* rows = queries + static_cast<long long>(row) * units;
-      float* scores = buffers.scores + row * Spec::tile_keys + first;
-      if (end - first >= kMicroColumns) {
-        multiply_queries_keys<Spec::micro_vectors>(rows, panel, units, scores);
-      } else {
-        multiply_queries_keys<kEdgeVectors>(rows, panel + first - column, units, scores);
-      }
-    }
-  }
-
-  for (int block = 0; block < blocks; ++block) {
-    if (spans[block].from >= spans[block].to) continue;
     const int row = block * Spec::micro_rows;
-    softmax_block(args, chunk, buffers.state, first_row + row,
-                  min_int(Spec::micro_rows, rows - row), spans[block], first_key, keys, factor,
-                  buffers.scores + row * Spec::tile_keys);
+    copy_rows(buffers.lane_sums + (first_row + row) * kLanes,
+              buffers.lane_sums_before + row * kLanes);
+    spans[block] = span_of(args, chunk, first_row + row, first_key, keys);
   }
 
-  attend_values<Spec::micro_vectors>(args, buffers, first_row, blocks, spans);
+  bool done[kBlocks] = {};
+  if constexpr (kMayBeUsual) {
+    attend_usual_scores(args, buffers, first_row, blocks, spans, factor, done);
+  }
+  for (int block = 0; block < blocks; ++block) {
+    if (done[block] || spans[block].from >= spans[block].to) continue;
+    attend_scores(args, chunk, buffers, first_row, block, spans[block], first_key, keys, factor);
+  }
+  attend_values<Spec::micro_vectors>(args, chunk, buffers, first_row, blocks, spans);
 }
 
 // All rows of a chunk of at most Rows <= kCpuFewRows rows against one block of keys in place.
@@ -245,9 +321,11 @@ HF_DEVICE void clear_rows(const Chunk& chunk, const Buffers& buffers) {
   const int padded_rows =
       chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kCpuFewRows), Spec::micro_rows);
   for (int row = 0; row < padded_rows; ++row) {
-    buffers.state.max[row] = -kInfinity;
+    buffers.state.max[row] = row < chunk.rows ? -kInfinity : 0.0f;  // padding fits any base
+    buffers.state.minus_max[row] = 0.0f;
     buffers.state.sum[row] = 0.0f;
     buffers.state.rescale[row] = 0.0f;
+    store(buffers.lane_sums + row * kLanes, broadcast(0.0f));
     float* output = buffers.output + static_cast<long long>(row) * buffers.output_stride;
     for (int column = 0; column < buffers.output_stride; column += kLanes) {
       store(output + column, broadcast(0.0f));
@@ -288,7 +366,8 @@ HF_DEVICE void attend_in_place(const AttentionArgs& args, const Chunk& chunk,
 HF_DEVICE void attend_packed(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
                              float sign, float factor) {
   if (chunk.keys.first >= chunk.keys.end) return;
-  pack_queries(args, chunk, sign, buffers.queries);
+  pack_queries(args, chunk, kQueriesCarryFactor ? sign * factor : sign, buffers.queries);
+  if (kQueriesCarryFactor) factor = 1.0f;
   RowList k_list, v_list;
   const auto k_rows = [&](int key, int keys) {
     return rows_of_keys(args, args.k, args.k_stride, chunk, key, keys, k_list);
@@ -300,12 +379,12 @@ HF_DEVICE void attend_packed(const AttentionArgs& args, const Chunk& chunk, cons
     const int keys = min_int(Spec::tile_keys, chunk.keys.end - key);
     pack_keys(args, k_rows(key, keys), keys, round_up(keys, kColumnStep), buffers.keys);
     pack_values(args, chunk, v_rows(key, keys), key, keys, buffers.values);
-    const int next_keys = min_int(Spec::tile_keys, chunk.keys.end - key - keys);
-    const KeyRows next_k = k_rows(key + keys, next_keys), next_v = v_rows(key + keys, next_keys);
     for (int row = 0; row < chunk.rows; row += Spec::tile_queries) {
-      prefetch_keys(args, next_k, next_v, next_keys, row, chunk.rows);
       attend_block(args, chunk, buffers, row, key, keys, factor);
     }
+  }
+  for (int row = 0; row < chunk.rows; ++row) {
+    buffers.state.sum[row] += reduce_add(load(buffers.lane_sums + row * kLanes));
   }
 }
 

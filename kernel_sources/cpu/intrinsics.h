@@ -28,11 +28,10 @@ typedef short HfShorts8 __attribute__((vector_size(16)));
 typedef short HfShorts16 __attribute__((vector_size(32)));
 
 constexpr int _MM_FROUND_TO_NEAREST_INT = 0, _MM_FROUND_TO_NEG_INF = 1, _MM_FROUND_NO_EXC = 8;
-constexpr int _CMP_UNORD_Q = 3, _CMP_LT_OQ = 17;
+constexpr int _CMP_UNORD_Q = 3, _CMP_GT_OQ = 30;
 
 // Macros where the builtin wants a constant.
 #define _mm256_cmp_ps(a, b, how) ((__m256)__builtin_ia32_cmpps256(a, b, how))
-#define _mm256_round_ps(a, how) ((__m256)__builtin_ia32_roundps256(a, how))
 #define _mm256_cvtps_ph(a, how) ((__m128i)__builtin_ia32_vcvtps2ph256(a, how))
 #define _mm256_extracti128_si256(a, half) ((__m128i)__builtin_ia32_extract128i256(a, half))
 #define _mm256_extractf128_ps(a, half) ((__m128)__builtin_ia32_vextractf128_ps256(a, half))
@@ -52,6 +51,9 @@ HF_INTRINSIC void _mm_stream_si128(__m128i* p, __m128i x) {
 }
 HF_INTRINSIC void _mm_sfence() {
   __builtin_ia32_sfence();
+}
+HF_INTRINSIC int _mm256_movemask_ps(__m256 a) {
+  return __builtin_ia32_movmskps256(a);
 }
 HF_INTRINSIC __m128i _mm_packus_epi32(__m128i a, __m128i b) {
   return (__m128i)__builtin_ia32_packusdw128((HfInts4)a, (HfInts4)b);
@@ -144,17 +146,11 @@ HF_INTRINSIC __m256i _mm256_or_si256(__m256i a, __m256i b) {
 HF_INTRINSIC __m256i _mm256_andnot_si256(__m256i a, __m256i b) {
   return ~a & b;
 }
-HF_INTRINSIC __m256 _mm256_andnot_ps(__m256 a, __m256 b) {
-  return (__m256)(~(__m256i)a & (__m256i)b);
-}
 HF_INTRINSIC __m256i _mm256_cvtepu16_epi32(__m128i x) {
   return (__m256i)__builtin_ia32_pmovzxwd256((HfShorts8)x);
 }
 HF_INTRINSIC __m256 _mm256_cvtph_ps(__m128i x) {
   return __builtin_ia32_vcvtph2ps256((HfShorts8)x);
-}
-HF_INTRINSIC __m256i _mm256_cvtps_epi32(__m256 x) {
-  return (__m256i)__builtin_ia32_cvtps2dq256(x);
 }
 HF_INTRINSIC __m256 _mm256_blendv_ps(__m256 a, __m256 b, __m256 choose_b) {
   return __builtin_ia32_blendvps256(a, b, choose_b);
@@ -164,6 +160,9 @@ HF_INTRINSIC __m256 _mm256_fmadd_ps(__m256 a, __m256 b, __m256 c) {
 }
 HF_INTRINSIC __m256 _mm256_max_ps(__m256 a, __m256 b) {
   return __builtin_ia32_maxps256(a, b);
+}
+HF_INTRINSIC __m256 _mm256_min_ps(__m256 a, __m256 b) {
+  return __builtin_ia32_minps256(a, b);
 }
 HF_INTRINSIC __m256 _mm256_unpacklo_ps(__m256 a, __m256 b) {
   return __builtin_ia32_unpcklps256(a, b);

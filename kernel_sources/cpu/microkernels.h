@@ -10,16 +10,19 @@
 
 namespace hipflash {
 
-// scores[row][column] = q . k for micro_rows queries and Vectors vectors of keys.
+// scores[row][column] = start[row] + q . k for micro_rows queries and Vectors vectors of keys. Not
+// inlined: what surrounds it would take its registers.
 //   queries  [unit][micro_rows]
 //   keys     [unit][micro columns]
+//   scores   rows of tile_keys
 template <int Vectors>
-HF_DEVICE void multiply_queries_keys(const Unit* queries, const Unit* keys, int units,
-                                     float* scores) {
+static __attribute__((noinline)) void multiply_queries_keys(const Unit* queries, const Unit* keys,
+                                                            int units, const float* start,
+                                                            float* scores) {
   constexpr int kRows = Spec::micro_rows;
   Vec sum[kRows][Vectors];
   HF_UNROLL for (int r = 0; r < kRows; ++r) {
-    HF_UNROLL for (int v = 0; v < Vectors; ++v) sum[r][v] = broadcast(0.0f);
+    HF_UNROLL for (int v = 0; v < Vectors; ++v) sum[r][v] = broadcast(start[r]);
   }
   for (int unit = 0; unit < units; ++unit) {
     VecUnit key[Vectors];
@@ -39,20 +42,18 @@ HF_DEVICE void multiply_queries_keys(const Unit* queries, const Unit* keys, int 
   }
 }
 
-// output[row] = output[row] * rescale[row] + sum over keys of probability * value, for micro_rows
-// queries and Vectors vectors of value columns.
+// output[row] += sum over keys of probability * value, for micro_rows queries and Vectors vectors
+// of value columns.
 //   probabilities  rows of tile_keys floats, of which the leading `units` are used
 //   values         [unit][micro columns]
 template <int Vectors>
 HF_DEVICE void multiply_probabilities_values(const Unit* probabilities, const Unit* values,
-                                             int units, const float* rescale, float* output,
-                                             int output_stride) {
+                                             int units, float* output, int output_stride) {
   constexpr int kRows = Spec::micro_rows;
   Vec sum[kRows][Vectors];
   HF_UNROLL for (int r = 0; r < kRows; ++r) {
-    const Vec factor = broadcast(rescale[r]);
     HF_UNROLL for (int v = 0; v < Vectors; ++v) {
-      sum[r][v] = load(output + r * output_stride + v * kLanes) * factor;
+      sum[r][v] = load(output + r * output_stride + v * kLanes);
     }
   }
   for (int unit = 0; unit < units; ++unit) {

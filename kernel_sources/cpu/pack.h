@@ -17,8 +17,8 @@ HF_DEVICE void load_transposed(RowAt row_at, int count, int first_unit, int elem
   transpose(square);
 }
 
-// All rows of the chunk, as [block of micro_rows][unit][micro_rows].
-HF_DEVICE void pack_queries(const AttentionArgs& args, const Chunk& chunk, float sign,
+// All rows of the chunk times `factor`, as [block of micro_rows][unit][micro_rows].
+HF_DEVICE void pack_queries(const AttentionArgs& args, const Chunk& chunk, float factor,
                             Unit* packed) {
   const int dim = head_dim(args), units = units_of(dim);
   for (int first = 0; first < chunk.rows; first += Spec::micro_rows) {
@@ -35,7 +35,7 @@ HF_DEVICE void pack_queries(const AttentionArgs& args, const Chunk& chunk, float
       HF_UNROLL for (int i = 0; i < kLanes; ++i) {
         if (i < here) {
           store_first(reinterpret_cast<float*>(packed + i * Spec::micro_rows),
-                      apply_sign(square[i], sign), Spec::micro_rows);
+                      multiply_units(square[i], factor), Spec::micro_rows);
         }
       }
       packed += here * Spec::micro_rows;
@@ -101,21 +101,6 @@ HF_DEVICE void pack_values(const AttentionArgs& args, const Chunk& chunk, const 
     const int i = unit * kUnitElements;
     pack_value_unit(seen_row_at(i), seen_row_at(i + kUnitElements - 1), dim,
                     packed + unit * kMicroColumns, check);
-  }
-}
-
-// Asks for the K and V rows that will be packed next, a part of them at each block of queries, so
-// that packing does not wait for memory.
-HF_DEVICE void prefetch_keys(const AttentionArgs& args, const KeyRows& k, const KeyRows& v,
-                             int keys, int row, int rows) {
-  if (keys <= 0) return;
-  const int first = static_cast<int>(static_cast<long long>(keys) * row / rows);
-  const int end = static_cast<int>(static_cast<long long>(keys) *
-                                   min_int(row + Spec::tile_queries, rows) / rows);
-  constexpr int kLine = 64 / sizeof(Element);
-  for (int key = first; key < end; ++key) {
-    for (int i = 0; i < head_dim(args); i += kLine) __builtin_prefetch(k[key] + i, 0, 2);
-    for (int i = 0; i < value_head_dim(args); i += kLine) __builtin_prefetch(v[key] + i, 0, 2);
   }
 }
 

@@ -4,10 +4,9 @@
 //   load, store              full vectors from and to f32, f16, bf16, converting
 //   load_first, store_first  the first n lanes; the other lanes read as 0 and are not written
 //   stream, end_stream       stores past the caches, at multiples of kStreamBytes; the latter
-//   orders
-//                            them before what follows
+//                            orders them before what follows
 //   load_pair, store_pair    two vectors at once, their elements in an order of the type's own
-//   broadcast, fma, max, exp2, reduce_max, reduce_add, keep_lanes
+//   broadcast, fma, max, exp2, reduce_max, reduce_add, any_above, keep_lanes
 //   Unit, VecUnit            a packed operand of matrix products: an f32, or two bf16
 #pragma once
 
@@ -98,8 +97,8 @@ template <class T>
 HF_DEVICE Vec load_row_units(const T* p, int elements) {
   return elements >= kLanes ? load(p) : load_first(p, elements);
 }
-HF_DEVICE Vec apply_sign(Vec units, float sign) {
-  return units * sign;
+HF_DEVICE Vec multiply_units(Vec units, float factor) {
+  return units * factor;
 }
 // The units of one or two rows (they take kUnitElements) where they meet in a column.
 template <class T>
@@ -113,9 +112,9 @@ HF_DEVICE Vec check_finite(Vec check, Vec x) {
 HF_DEVICE bool all_finite(Vec check) {
   return reduce_add(check) == 0.0f;
 }
-HF_DEVICE void store_probabilities(Unit* p, Vec a, Vec b) {
-  store(p, a);
-  store(p + kLanes, b);
+template <int Vectors>
+HF_DEVICE void store_probabilities(Unit* to, const Vec (&p)[Vectors]) {
+  HF_UNROLL for (int v = 0; v < Vectors; ++v) store(to + v * kLanes, p[v]);
 }
 #endif
 

@@ -112,6 +112,9 @@ HF_DEVICE float reduce_add(Vec x) {
   s = _mm_add_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
+HF_DEVICE bool any_above(Vec x, float limit) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(x, broadcast(limit), _CMP_GT_OQ)) != 0;
+}
 
 // x in lanes first <= lane < end, else `other`.
 HF_DEVICE Vec keep_lanes(Vec x, int first, int end, Vec other) {
@@ -119,21 +122,21 @@ HF_DEVICE Vec keep_lanes(Vec x, int first, int end, Vec other) {
   return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(keep));
 }
 
-// 2^x for x <= about 100; 0 below 2^-126 (so for -infinity), NaN for NaN.
+// 2^x up to 2^127, which also stands for what is larger; 0 for -infinity, NaN for NaN. Adding
+// kRound leaves the nearest integer to x in the low bits, and with it the exponent of its power of
+// two: at -127 that of 0.
 HF_DEVICE Vec exp2(Vec x) {
-  const Vec too_small = _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_LT_OQ);
-  x = _mm256_max_ps(_mm256_set1_ps(-126.0f), x);
-  const Vec n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const Vec f = x - n;
+  constexpr float kRound = 12582912.0f + 127.0f;
+  x = _mm256_max_ps(broadcast(-127.0f), _mm256_min_ps(broadcast(127.0f), x));
+  const Vec shifted = x + kRound;
+  const Vec f = x - (shifted - kRound);
   Vec p = broadcast(1.3269534102e-3f);
   p = fma(p, f, broadcast(9.6712922677e-3f));
   p = fma(p, f, broadcast(5.5507108569e-2f));
   p = fma(p, f, broadcast(2.4022246897e-1f));
   p = fma(p, f, broadcast(6.9314700365e-1f));
   p = fma(p, f, broadcast(1.0f));
-  const __m256i shifted = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-  p = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted));
-  return _mm256_andnot_ps(too_small, p);
+  return p * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23));
 }
 
 HF_DEVICE float to_float(F16 x) {

@@ -93,6 +93,9 @@ HF_DEVICE float reduce_max(Vec x) {
 HF_DEVICE float reduce_add(Vec x) {
   return _mm512_reduce_add_ps(x);
 }
+HF_DEVICE bool any_above(Vec x, float limit) {
+  return _mm512_cmp_ps_mask(x, broadcast(limit), _CMP_GT_OQ) != 0;
+}
 
 // x in lanes first <= lane < end, else `other`.
 HF_DEVICE Vec keep_lanes(Vec x, int first, int end, Vec other) {
@@ -157,9 +160,9 @@ HF_DEVICE Vec pair_rows(const Bf16* low, const Bf16* high, int elements) {
   const __m512i b = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, high));
   return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
 }
-// Exact for sign = 1 and -1.
-HF_DEVICE Vec apply_sign(Vec units, float sign) {
-  return sign < 0
+// By 1 or -1.
+HF_DEVICE Vec multiply_units(Vec units, float factor) {
+  return factor < 0
              ? _mm512_castsi512_ps(_mm512_xor_si512(
                    _mm512_castps_si512(units), _mm512_set1_epi32(static_cast<int>(0x80008000u))))
              : units;
@@ -172,9 +175,12 @@ HF_DEVICE Vec check_finite(Vec check, Vec units) {
 HF_DEVICE bool all_finite(Vec check) {
   return _mm512_cmpeq_epi16_mask(_mm512_castps_si512(check), _mm512_set1_epi16(0x7f80)) == 0;
 }
-// Two vectors of probabilities, in order, as units along the key.
-HF_DEVICE void store_probabilities(Unit* p, Vec a, Vec b) {
-  _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+// Vectors of probabilities, in order, as units along the key.
+template <int Vectors>
+HF_DEVICE void store_probabilities(Unit* to, const Vec (&p)[Vectors]) {
+  HF_UNROLL for (int v = 0; v < Vectors; v += 2) {
+    _mm512_storeu_si512(to + v / 2 * kLanes, (__m512i)_mm512_cvtne2ps_pbh(p[v + 1], p[v]));
+  }
 }
 #endif
 

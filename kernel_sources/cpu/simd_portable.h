@@ -130,22 +130,25 @@ HF_DEVICE float reduce_max(Vec x) {
 HF_DEVICE float reduce_add(Vec x) {
   return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
+HF_DEVICE bool any_above(Vec x, float limit) {
+  return reduce_max(x) > limit;
+}
 
-// 2^x for x <= about 100; 0 below 2^-126 (so for -infinity), NaN for NaN.
+// 2^x up to 2^127, which also stands for what is larger; 0 for -infinity, NaN for NaN. Adding
+// kRound leaves the nearest integer to x in the low bits, and with it the exponent of its power of
+// two: at -127 that of 0.
 HF_DEVICE Vec exp2(Vec x) {
-  const IntVec too_small = x < -126.0f;
-  const Vec y = too_small ? broadcast(-126.0f) : x;
-  constexpr float kRound = 12582912.0f;  // adding it rounds to an integer in the low bits
-  const Vec shifted = y + kRound;
-  const Vec f = y - (shifted - kRound);
+  constexpr float kRound = 12582912.0f + 127.0f;
+  x = max(broadcast(-127.0f), x > 127.0f ? broadcast(127.0f) : x);
+  const Vec shifted = x + kRound;
+  const Vec f = x - (shifted - kRound);
   Vec p = broadcast(1.3269534102e-3f);
   p = fma(p, f, broadcast(9.6712922677e-3f));
   p = fma(p, f, broadcast(5.5507108569e-2f));
   p = fma(p, f, broadcast(2.4022246897e-1f));
   p = fma(p, f, broadcast(6.9314700365e-1f));
   p = fma(p, f, broadcast(1.0f));
-  const Vec result = (Vec)((UintVec)p + ((UintVec)shifted << 23));
-  return too_small ? Vec{} : x == x ? result : x;
+  return p * (Vec)((UintVec)shifted << 23);
 }
 
 HF_DEVICE float to_float(F16 x) {

@@ -10,6 +10,7 @@ namespace hipflash {
 // Running maximum (an exponent of two, in units of log2) and sum of rows.
 struct RowStates {
   float* max;
+  float* minus_max;  // what exponents relative to it start from
   float* sum;
   float* rescale;  // what the output so far must be multiplied by before the next product
 };
@@ -85,6 +86,40 @@ HF_DEVICE void apply_bool_mask(const AttentionArgs& args, const Chunk& chunk, in
   }
 }
 
+// A sum of a few probabilities from which on a row gets another base: far from where all of them
+// would overflow.
+constexpr float kLargeProbability = 256.0f;
+
+// Whether packed queries carry the factor that makes their products exponents of two. Pairs of bf16
+// would lose bits, and modifiers want products as they are.
+constexpr bool kQueriesCarryFactor = kUnitElements == 1 && !kScoreModified;
+
+// The usual case of the softmax: Vectors vectors of scores of a register block of rows become
+// probabilities, and their lanes are added to `sums`. Scores start from minus the row's maximum if
+// queries carry the factor. False if some probability is too large for the maximum that its row
+// had; then the results are of no use.
+template <int Vectors>
+HF_DEVICE bool exponentiate_block(const float* scores, float factor, const float* minus_max,
+                                  Unit* probabilities, float* sums) {
+  Vec largest = broadcast(0.0f);
+  for (int row = 0; row < Spec::micro_rows; ++row) {
+    Vec p[Vectors];
+    HF_UNROLL for (int v = 0; v < Vectors; ++v) {
+      Vec exponent = load(scores + row * Spec::tile_keys + v * kLanes);
+      if constexpr (!kQueriesCarryFactor) {
+        exponent = fma(exponent, broadcast(factor), broadcast(minus_max[row]));
+      }
+      p[v] = exp2(exponent);
+    }
+    Vec sum = p[0];
+    HF_UNROLL for (int v = 1; v < Vectors; ++v) sum = sum + p[v];
+    largest = max(largest, sum);
+    store(sums + row * kLanes, load(sums + row * kLanes) + sum);
+    store_probabilities<Vectors>(probabilities + row * Spec::tile_keys, p);
+  }
+  return !any_above(largest, kLargeProbability);
+}
+
 // The largest of a row's scores in columns `from` .. `to`, multiples of two vectors.
 HF_DEVICE float max_of_row(const float* scores, int from, int to) {
   Vec max0 = load(scores + from), max1 = load(scores + from + kLanes);
@@ -108,7 +143,8 @@ HF_DEVICE float exponentiate_row(float* scores, int from, int to, Vec scale, flo
     const Vec p1 = exp2(fma(load(scores + column + kLanes), scale, minus));
     sum0 = sum0 + p0;
     sum1 = sum1 + p1;
-    store_probabilities(units + column / kUnitElements, p0, p1);
+    const Vec p[] = {p0, p1};
+    store_probabilities<2>(units + column / kUnitElements, p);
   }
   return reduce_add(sum0 + sum1);
 }
@@ -134,6 +170,7 @@ HF_DEVICE void softmax_rows(float* scores, int rows, int from, int to, float fac
     row_value[row] = exponentiate_row(scores + row * Spec::tile_keys, from, to, scale, offset[row]);
   }
   store_first(state.max, new_max, rows);
+  store_first(state.minus_max, -new_max, rows);
   store_first(state.rescale, rescale, rows);
   store_first(state.sum, fma(load_first(state.sum, rows), rescale, load(row_value)), rows);
 }

@@ -34,7 +34,8 @@ struct CpuTile {
 
 // Pieces of a thread's scratch, as offsets in bytes.
 struct CpuScratch {
-  long long queries, output, keys, values, scores, row_max, row_sum, rescale;
+  long long queries, output, keys, values, scores, row_max, minus_max, row_sum, rescale;
+  long long lane_sums, lane_sums_before;
   long long joined, totals;  // where a chunk joins parts of its keys
   long long bytes;
   int value_columns;  // row length of `output` and `joined`, in floats
@@ -46,7 +47,8 @@ constexpr long long cpu_round_up(long long x, long long multiple) {
 
 constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_head_dim,
                                  int rows_per_item, bool joins_parts) {
-  constexpr long long kWord = 4;             // an f32 or two bf16
+  constexpr long long kWord = 4;  // an f32 or two bf16
+  constexpr long long kMostLanes = 16;
   constexpr long long kColumnMultiple = 64;  // no register block is wider
   const long long rows = cpu_round_up(rows_per_item, tile.tile_queries);
   const long long columns = cpu_round_up(value_head_dim, kColumnMultiple);
@@ -59,9 +61,12 @@ constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_he
   s.scores = s.values + tile.tile_keys * columns * kWord;
   s.row_max = s.scores +
               cpu_round_up(static_cast<long long>(tile.tile_queries) * tile.tile_keys * kWord, 64);
-  s.row_sum = s.row_max + cpu_round_up(rows * kWord, 64);
+  s.minus_max = s.row_max + cpu_round_up(rows * kWord, 64);
+  s.row_sum = s.minus_max + cpu_round_up(rows * kWord, 64);
   s.rescale = s.row_sum + cpu_round_up(rows * kWord, 64);
-  s.joined = s.rescale + cpu_round_up(rows * kWord, 64);
+  s.lane_sums = s.rescale + cpu_round_up(rows * kWord, 64);
+  s.lane_sums_before = s.lane_sums + rows * kMostLanes * kWord;
+  s.joined = s.lane_sums_before + tile.tile_queries * kMostLanes * kWord;
   const long long joined_rows = joins_parts ? tile.tile_queries : 0;
   s.totals = s.joined + joined_rows * columns * kWord;
   s.bytes = s.totals + cpu_round_up(joined_rows * 2 * kWord, 64);

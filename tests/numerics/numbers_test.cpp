@@ -189,6 +189,31 @@ TEST_P(Numbers, WindowCountsExactlyItsKeys) {
   }
 }
 
+// The maximum of a row is far above what it was, again and again, and for some rows only.
+TEST_P(Numbers, ScoresThatRiseAlongTheKeys) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const bool causal : {false, true}) {
+      AttentionCase c;
+      c.dtype = dtype;
+      c.seq_q = 70;
+      c.seq_k = 1100;
+      c.causal = causal;
+      AttentionData data(c);
+      for (std::int64_t s = 0; s < c.seq_k; ++s)
+        for (std::int64_t h = 0; h < 2; ++h)
+          for (std::int64_t d = 0; d < c.dim; ++d) {
+            const float factor = h == 0     ? 1.0f + static_cast<float>(s) * 0.02f
+                                 : s == 700 ? 25.0f
+                                            : 1.0f;
+            data.k.set(0, s, h, d, factor * data.k.get(0, s, h, d));
+          }
+      data.run(ctx());
+      const verify::Verdict verdict = data.verdict();
+      EXPECT_TRUE(verdict.ok()) << verdict.text();
+    }
+  }
+}
+
 TEST_P(Numbers, ScaleOfAnySign) {
   for (const float scale : {0.0f, -0.125f, 3.0f}) {
     AttentionCase c;
