@@ -113,8 +113,8 @@ static __attribute__((noinline)) void softmax_block(const AttentionArgs& args, c
 // The product with V of one block of queries, for the value columns from `column` on: whole
 // register blocks of Vectors vectors, then a narrower one for what is left.
 template <int Vectors>
-HF_DEVICE void attend_values(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
-                             int first_row, int blocks, const Span* spans, int column = 0) {
+HF_DEVICE void attend_values(const AttentionArgs& args, const Buffers& buffers, int first_row,
+                             int blocks, const Span* spans, int column = 0) {
   constexpr int kPanel = kTile.tile_keys / kUnitElements * kMicroColumns;
   constexpr int kColumns = Vectors * kLanes;
   const int dim = value_head_dim(args);
@@ -122,8 +122,8 @@ HF_DEVICE void attend_values(const AttentionArgs& args, const Chunk& chunk, cons
     const Unit* panel = buffers.values + column / kMicroColumns * kPanel + column % kMicroColumns;
     for (int block = 0; block < blocks; ++block) {
       const Span& span = spans[block];
-      const int row = block * Spec::micro_rows;
       if (span.from >= span.to) continue;
+      const int row = block * Spec::micro_rows;
       const int first_unit = span.from / kUnitElements;
       multiply_probabilities_values<Vectors>(
           reinterpret_cast<const Unit*>(buffers.scores + row * Spec::tile_keys) + first_unit,
@@ -133,9 +133,7 @@ HF_DEVICE void attend_values(const AttentionArgs& args, const Chunk& chunk, cons
     }
   }
   if constexpr (Vectors > 1) {
-    if (column < dim) {
-      attend_values<Vectors - 1>(args, chunk, buffers, first_row, blocks, spans, column);
-    }
+    if (column < dim) attend_values<Vectors - 1>(args, buffers, first_row, blocks, spans, column);
   }
 }
 
@@ -148,79 +146,44 @@ HF_DEVICE void copy_rows(const float* from, float* to) {
   }
 }
 
-// Kernels in which nothing modifies scores, nor hides them but the edges of the mask.
-constexpr bool kMayBeUsual = !kScoreModified && !Spec::mask;
+// How scores of a register block of rows become probabilities: in the usual way, or with care for
+// rows that see their first keys, or not all of them, or larger scores than any before.
+enum class Way : char { usual, with_care, again_with_care };
 
-// Whether a register block of rows may take the short way: all rows have a base, nothing is hidden.
-HF_DEVICE bool may_be_usual(const Buffers& buffers, int first_row, const Span& span) {
-  if (span.edge || span.from > 0 || span.to < Spec::tile_keys) return false;
+HF_DEVICE Way way_of(const Buffers& buffers, int first_row, const Span& span) {
+  if (kScoreModified || Spec::mask || span.edge) return Way::with_care;
+  if (span.from > 0 || span.to < Spec::tile_keys) return Way::with_care;
   for (int row = 0; row < Spec::micro_rows; ++row) {
-    if (buffers.state.max[first_row + row] == -kInfinity) return false;
+    if (buffers.state.max[first_row + row] == -kInfinity) return Way::with_care;
   }
-  return true;
+  return Way::usual;
 }
 
-// Scores of the register blocks of rows that may take the short way become probabilities: products
-// start from minus the row's base and end as exponents. Panels of keys go through all rows while
-// they are in the first-level cache. `done` tells which blocks it was right for.
-HF_DEVICE void attend_usual_scores(const AttentionArgs& args, const Buffers& buffers, int first_row,
-                                   int blocks, const Span* spans, float factor, bool* done) {
-  for (int block = 0; block < blocks; ++block) {
-    const int row = block * Spec::micro_rows;
-    done[block] = may_be_usual(buffers, first_row + row, spans[block]);
-  }
+// Products of a register block of rows with the keys that it sees of one panel.
+HF_DEVICE void multiply_panel(const AttentionArgs& args, const Buffers& buffers, int first_row,
+                              int row, const Span& span, int column, const float* start) {
   const int units = units_of(head_dim(args));
-  const Unit* queries = buffers.queries + static_cast<long long>(first_row) * units;
-  for (int column = 0; column < Spec::tile_keys; column += kMicroColumns) {
-    const Unit* panel = buffers.keys + static_cast<long long>(column) * units;
-    for (int block = 0; block < blocks; ++block) {
-      if (!done[block]) continue;
-      const int row = block * Spec::micro_rows;
-      const float* minus_max = buffers.state.minus_max + first_row + row;
-      float* scores = buffers.scores + row * Spec::tile_keys + column;
-      multiply_queries_keys<Spec::micro_vectors>(queries + static_cast<long long>(row) * units,
-                                                 panel, units,
-                                                 kQueriesCarryFactor ? minus_max : kZeros, scores);
-      done[block] = exponentiate_block<Spec::micro_vectors>(
-          scores, factor, minus_max,
-          reinterpret_cast<Unit*>(buffers.scores + row * Spec::tile_keys) + column / kUnitElements,
-          buffers.lane_sums + (first_row + row) * kLanes);
-    }
+  const int first = max_int(span.from, column), end = min_int(span.to, column + kMicroColumns);
+  if (first >= end) return;
+  const Unit* queries = buffers.queries + static_cast<long long>(first_row + row) * units;
+  const Unit* panel = buffers.keys + static_cast<long long>(column) * units + first - column;
+  float* scores = buffers.scores + row * Spec::tile_keys + first;
+  if (end - first >= kMicroColumns) {
+    multiply_queries_keys<Spec::micro_vectors>(queries, panel, units, start, scores);
+  } else {
+    multiply_queries_keys<kEdgeVectors>(queries, panel, units, start, scores);
   }
 }
 
-// Scores of a register block of rows become probabilities in any case: rows may see their first
-// keys, or not all of them, or larger scores than any before.
-static __attribute__((noinline)) void attend_scores(const AttentionArgs& args, const Chunk& chunk,
-                                                    const Buffers& buffers, int first_row,
-                                                    int block, const Span& span, int first_key,
-                                                    int keys, float factor) {
-  const int row = block * Spec::micro_rows, row_of_chunk = first_row + row;
-  const int units = units_of(head_dim(args));
-  const Unit* queries = buffers.queries + static_cast<long long>(row_of_chunk) * units;
-  float* scores = buffers.scores + row * Spec::tile_keys;
-  for (int column = span.from; column < span.to;) {
-    const Unit* panel = buffers.keys +
-                        static_cast<long long>(column / kMicroColumns * kMicroColumns) * units +
-                        column % kMicroColumns;
-    if (column % kMicroColumns == 0 && span.to - column >= kMicroColumns) {
-      multiply_queries_keys<Spec::micro_vectors>(queries, panel, units, kZeros, scores + column);
-      column += kMicroColumns;
-    } else {
-      multiply_queries_keys<kEdgeVectors>(queries, panel, units, kZeros, scores + column);
-      column += kEdgeVectors * kLanes;
-    }
-  }
-  softmax_block(args, chunk, buffers.state, row_of_chunk,
-                min_int(Spec::micro_rows, chunk.rows - row_of_chunk), span, first_key, keys, factor,
-                scores);
-  for (int i = 0; i < Spec::micro_rows; ++i) {
-    const float rescale = buffers.state.rescale[row_of_chunk + i];
-    store(buffers.lane_sums + (row_of_chunk + i) * kLanes,
-          load(buffers.lane_sums_before + (row + i) * kLanes) * rescale);
+// The rows' sums and outputs follow their maxima.
+HF_DEVICE void rescale_rows(const AttentionArgs& args, const Buffers& buffers, int first_row,
+                            int row) {
+  for (int i = row; i < row + Spec::micro_rows; ++i) {
+    const float rescale = buffers.state.rescale[first_row + i];
+    store(buffers.lane_sums + (first_row + i) * kLanes,
+          load(buffers.lane_sums_before + i * kLanes) * rescale);
     if (rescale == 1.0f) continue;
-    float* output =
-        buffers.output + static_cast<long long>(row_of_chunk + i) * buffers.output_stride;
+    float* output = buffers.output + static_cast<long long>(first_row + i) * buffers.output_stride;
     for (int column = 0; column < value_head_dim(args); column += kLanes) {
       store(output + column, load(output + column) * rescale);
     }
@@ -234,22 +197,50 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
   const int rows = min_int(Spec::tile_queries, chunk.rows - first_row);
   const int blocks = (rows + Spec::micro_rows - 1) / Spec::micro_rows;
   Span spans[kBlocks];
+  Way ways[kBlocks];
   for (int block = 0; block < blocks; ++block) {
     const int row = block * Spec::micro_rows;
+    spans[block] = span_of(args, chunk, first_row + row, first_key, keys);
+    ways[block] = way_of(buffers, first_row + row, spans[block]);
     copy_rows(buffers.lane_sums + (first_row + row) * kLanes,
               buffers.lane_sums_before + row * kLanes);
-    spans[block] = span_of(args, chunk, first_row + row, first_key, keys);
   }
 
-  bool done[kBlocks] = {};
-  if constexpr (kMayBeUsual) {
-    attend_usual_scores(args, buffers, first_row, blocks, spans, factor, done);
+  // A panel of keys goes through all rows while it is in the first-level cache.
+  for (int column = 0; column < Spec::tile_keys; column += kMicroColumns) {
+    for (int block = 0; block < blocks; ++block) {
+      const int row = block * Spec::micro_rows;
+      const float* minus_max = buffers.state.minus_max + first_row + row;
+      const bool usual = ways[block] == Way::usual;
+      if (ways[block] == Way::again_with_care) continue;
+      multiply_panel(args, buffers, first_row, row, spans[block], column,
+                     usual && kQueriesCarryFactor ? minus_max : kZeros);
+      if (!usual) continue;
+      float* scores = buffers.scores + row * Spec::tile_keys;
+      const bool fits = exponentiate_block<Spec::micro_vectors>(
+          scores + column, factor, minus_max,
+          reinterpret_cast<Unit*>(scores) + column / kUnitElements,
+          buffers.lane_sums + (first_row + row) * kLanes);
+      if (!fits) ways[block] = Way::again_with_care;
+    }
   }
+
   for (int block = 0; block < blocks; ++block) {
-    if (done[block] || spans[block].from >= spans[block].to) continue;
-    attend_scores(args, chunk, buffers, first_row, block, spans[block], first_key, keys, factor);
+    const Span& span = spans[block];
+    if (ways[block] == Way::usual || span.from >= span.to) continue;
+    const int row = block * Spec::micro_rows;
+    if (ways[block] == Way::again_with_care) {
+      for (int column = 0; column < Spec::tile_keys; column += kMicroColumns) {
+        multiply_panel(args, buffers, first_row, row, span, column, kZeros);
+      }
+    }
+    softmax_block(args, chunk, buffers.state, first_row + row,
+                  min_int(Spec::micro_rows, rows - row), span, first_key, keys, factor,
+                  buffers.scores + row * Spec::tile_keys);
+    rescale_rows(args, buffers, first_row, row);
   }
-  attend_values<Spec::micro_vectors>(args, chunk, buffers, first_row, blocks, spans);
+
+  attend_values<Spec::micro_vectors>(args, buffers, first_row, blocks, spans);
 }
 
 // All rows of a chunk of at most Rows <= kCpuFewRows rows against one block of keys in place.
