@@ -33,8 +33,7 @@ struct Buffers {
   Unit* values;
   float* scores;
   RowStates state;
-  float* lane_sums;         // of rows, kLanes each: what state.sum does not have yet
-  float* lane_sums_before;  // of a query block: without the block of keys in work
+  float* sums;  // of probabilities, when a chunk's rows are done with their keys
   int output_stride;
   float* joined;  // outputs of the parts so far, where a chunk handles all parts of its keys
   RowTotal* totals;
@@ -50,9 +49,9 @@ HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_
           reinterpret_cast<Unit*>(at(layout.keys)),
           reinterpret_cast<Unit*>(at(layout.values)),
           at(layout.scores),
-          {at(layout.row_max), at(layout.minus_max), at(layout.row_sum), at(layout.rescale)},
-          at(layout.lane_sums),
-          at(layout.lane_sums_before),
+          {at(layout.row_max), at(layout.minus_max), at(layout.rescale), at(layout.lane_sums),
+           at(layout.lane_sums_before)},
+          at(layout.row_sum),
           layout.value_columns,
           at(layout.joined),
           reinterpret_cast<RowTotal*>(at(layout.totals))};
@@ -105,9 +104,7 @@ static __attribute__((noinline)) void softmax_block(const AttentionArgs& args, c
       }
     }
   }
-  softmax_rows(scores, rows, span.from, span.to, factor,
-               {state.max + first_row, state.minus_max + first_row, state.sum + first_row,
-                state.rescale + first_row});
+  softmax_rows(scores, rows, span.from, span.to, factor, state);
 }
 
 // The product with V of one block of queries, for the value columns from `column` on: whole
@@ -175,19 +172,24 @@ HF_DEVICE void multiply_panel(const AttentionArgs& args, const Buffers& buffers,
   }
 }
 
-// The rows' sums and outputs follow their maxima.
+// The rows' outputs follow their maxima.
 HF_DEVICE void rescale_rows(const AttentionArgs& args, const Buffers& buffers, int first_row,
                             int row) {
   for (int i = row; i < row + Spec::micro_rows; ++i) {
     const float rescale = buffers.state.rescale[first_row + i];
-    store(buffers.lane_sums + (first_row + i) * kLanes,
-          load(buffers.lane_sums_before + i * kLanes) * rescale);
     if (rescale == 1.0f) continue;
     float* output = buffers.output + static_cast<long long>(first_row + i) * buffers.output_stride;
     for (int column = 0; column < value_head_dim(args); column += kLanes) {
       store(output + column, load(output + column) * rescale);
     }
   }
+}
+
+// Of a register block of rows; sums before the block of keys are kept for a query block.
+HF_DEVICE RowStates state_of(const RowStates& state, int first_row, int row) {
+  const int row_of_chunk = first_row + row;
+  return {state.max + row_of_chunk, state.minus_max + row_of_chunk, state.rescale + row_of_chunk,
+          state.lane_sums + row_of_chunk * kLanes, state.lane_sums_before + row * kLanes};
 }
 
 // One block of queries against one packed block of keys.
@@ -202,8 +204,8 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
     const int row = block * Spec::micro_rows;
     spans[block] = span_of(args, chunk, first_row + row, first_key, keys);
     ways[block] = way_of(buffers, first_row + row, spans[block]);
-    copy_rows(buffers.lane_sums + (first_row + row) * kLanes,
-              buffers.lane_sums_before + row * kLanes);
+    copy_rows(buffers.state.lane_sums + (first_row + row) * kLanes,
+              buffers.state.lane_sums_before + row * kLanes);
   }
 
   // A panel of keys goes through all rows while it is in the first-level cache.
@@ -220,7 +222,7 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
       const bool fits = exponentiate_block<Spec::micro_vectors>(
           scores + column, factor, minus_max,
           reinterpret_cast<Unit*>(scores) + column / kUnitElements,
-          buffers.lane_sums + (first_row + row) * kLanes);
+          buffers.state.lane_sums + (first_row + row) * kLanes);
       if (!fits) ways[block] = Way::again_with_care;
     }
   }
@@ -234,7 +236,7 @@ HF_DEVICE void attend_block(const AttentionArgs& args, const Chunk& chunk, const
         multiply_panel(args, buffers, first_row, row, span, column, kZeros);
       }
     }
-    softmax_block(args, chunk, buffers.state, first_row + row,
+    softmax_block(args, chunk, state_of(buffers.state, first_row, row), first_row + row,
                   min_int(Spec::micro_rows, rows - row), span, first_key, keys, factor,
                   buffers.scores + row * Spec::tile_keys);
     rescale_rows(args, buffers, first_row, row);
@@ -259,8 +261,10 @@ HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
   for (int row = 0; row < Rows; ++row) {
     float* const scores = buffers.scores + row * kFewRowsKeys;
     if (row < chunk.rows) {
-      softmax_block(args, chunk, buffers.state, row, 1, {0, to, keys, edge}, first_key, keys,
-                    factor, scores);
+      RowStates state = state_of(buffers.state, row, 0);
+      state.lane_sums_before = state.lane_sums;
+      softmax_block(args, chunk, state, row, 1, {0, to, keys, edge}, first_key, keys, factor,
+                    scores);
     } else {  // a row that does not exist sees nothing
       for (int i = 0; i < to; i += kLanes) store(scores + i, broadcast(0.0f));
     }
@@ -314,9 +318,8 @@ HF_DEVICE void clear_rows(const Chunk& chunk, const Buffers& buffers) {
   for (int row = 0; row < padded_rows; ++row) {
     buffers.state.max[row] = row < chunk.rows ? -kInfinity : 0.0f;  // padding fits any base
     buffers.state.minus_max[row] = 0.0f;
-    buffers.state.sum[row] = 0.0f;
     buffers.state.rescale[row] = 0.0f;
-    store(buffers.lane_sums + row * kLanes, broadcast(0.0f));
+    store(buffers.state.lane_sums + row * kLanes, broadcast(0.0f));
     float* output = buffers.output + static_cast<long long>(row) * buffers.output_stride;
     for (int column = 0; column < buffers.output_stride; column += kLanes) {
       store(output + column, broadcast(0.0f));
@@ -334,7 +337,7 @@ HF_DEVICE void attend_handful(const AttentionArgs& args, const Chunk& chunk, con
   for (int row = 0; row < chunk.rows; ++row) {
     attend_few_keys(args, chunk, k, v, row, sign, factor,
                     buffers.output + static_cast<long long>(row) * buffers.output_stride,
-                    buffers.state.max[row], buffers.state.sum[row]);
+                    buffers.state.max[row], buffers.sums[row]);
   }
 }
 
@@ -374,9 +377,6 @@ HF_DEVICE void attend_packed(const AttentionArgs& args, const Chunk& chunk, cons
       attend_block(args, chunk, buffers, row, key, keys, factor);
     }
   }
-  for (int row = 0; row < chunk.rows; ++row) {
-    buffers.state.sum[row] += reduce_add(load(buffers.lane_sums + row * kLanes));
-  }
 }
 
 // All rows of the chunk against its keys: raw outputs, maxima and sums.
@@ -404,9 +404,12 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
     if (!few_rows) attend_packed(args, chunk, buffers, sign, factor);
   }
 
+  for (int row = 0; row < chunk.rows; ++row) {
+    buffers.sums[row] = reduce_add(load(buffers.state.lane_sums + row * kLanes));
+  }
   if constexpr (Spec::ragged) {
     for (int row = 0; chunk.fault && row < chunk.rows; ++row) {
-      buffers.state.sum[row] = __builtin_nanf("");
+      buffers.sums[row] = __builtin_nanf("");
     }
   }
 }
@@ -423,11 +426,11 @@ HF_DEVICE void join_rows(const AttentionArgs& args, const Chunk& chunk, const Bu
         store(joined + column, broadcast(0.0f));
       }
     }
-    const float lse = lse_of_row(buffers.state.max[row], buffers.state.sum[row]);
+    const float lse = lse_of_row(buffers.state.max[row], buffers.sums[row]);
     if (lse == -kInfinity) continue;
     const JoinWeights weights = join(buffers.totals[row], lse);
     join_row(joined, buffers.output + static_cast<long long>(row) * stride,
-             inverse_of(buffers.state.sum[row]), weights, stride);
+             inverse_of(buffers.sums[row]), weights, stride);
   }
 }
 
@@ -448,8 +451,7 @@ HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffer
                    lse_of(buffers.totals[row]),
                    [&](int column) { return load(buffers.joined + at + column) * inverse; });
     } else {
-      write_row(args, chunk, row, buffers.output + at, buffers.state.max[row],
-                buffers.state.sum[row]);
+      write_row(args, chunk, row, buffers.output + at, buffers.state.max[row], buffers.sums[row]);
     }
   }
 }

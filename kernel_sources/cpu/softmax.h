@@ -7,12 +7,13 @@
 
 namespace hipflash {
 
-// Running maximum (an exponent of two, in units of log2) and sum of rows.
+// Of rows: the running maximum (an exponent of two, in units of log2), sums and more.
 struct RowStates {
   float* max;
-  float* minus_max;  // what exponents relative to it start from
-  float* sum;
-  float* rescale;  // what the output so far must be multiplied by before the next product
+  float* minus_max;         // what exponents relative to it start from
+  float* rescale;           // what the output so far must be multiplied by before the next product
+  float* lane_sums;         // of probabilities, kLanes of each row
+  float* lane_sums_before;  // the same without the block of keys in work
 };
 
 // Columns first <= column < end of the row keep their scores; the others, from `from` to `to`, see
@@ -132,8 +133,8 @@ HF_DEVICE float max_of_row(const float* scores, int from, int to) {
 }
 
 // A row's scores become probabilities 2^(score * scale - offset), as units that the second product
-// reads. Returns their sum.
-HF_DEVICE float exponentiate_row(float* scores, int from, int to, Vec scale, float offset) {
+// reads. Returns their sum, in lanes.
+HF_DEVICE Vec exponentiate_row(float* scores, int from, int to, Vec scale, float offset) {
   const Vec minus = broadcast(-offset);
   Vec sum0 = broadcast(0.0f), sum1 = sum0;
   Unit* units = reinterpret_cast<Unit*>(scores);
@@ -146,7 +147,7 @@ HF_DEVICE float exponentiate_row(float* scores, int from, int to, Vec scale, flo
     const Vec p[] = {p0, p1};
     store_probabilities<2>(units + column / kUnitElements, p);
   }
-  return reduce_add(sum0 + sum1);
+  return sum0 + sum1;
 }
 
 // Scores of `rows` <= kLanes rows become probabilities relative to the rows' running maxima, which
@@ -162,17 +163,19 @@ HF_DEVICE void softmax_rows(float* scores, int rows, int from, int to, float fac
   const Vec new_max = max(old_max, load(row_value) * factor);
   const Vec hidden = broadcast(-kInfinity);
   const Vec base = new_max == hidden ? broadcast(0.0f) : new_max;  // of a row that saw nothing yet
-  const Vec rescale = exp2(old_max - base);
+  // Before a row's first key there is nothing to rescale.
+  const Vec rescale = old_max == hidden ? broadcast(1.0f) : exp2(old_max - base);
+  store_first(state.max, new_max, rows);
+  store_first(state.minus_max, -new_max, rows);
+  store_first(state.rescale, rescale, rows);
   float offset[kLanes];
   store(offset, base);
   const Vec scale = broadcast(factor);
   for (int row = 0; row < rows; ++row) {
-    row_value[row] = exponentiate_row(scores + row * Spec::tile_keys, from, to, scale, offset[row]);
+    const Vec sum = exponentiate_row(scores + row * Spec::tile_keys, from, to, scale, offset[row]);
+    const Vec before = load(state.lane_sums_before + row * kLanes);
+    store(state.lane_sums + row * kLanes, fma(before, broadcast(state.rescale[row]), sum));
   }
-  store_first(state.max, new_max, rows);
-  store_first(state.minus_max, -new_max, rows);
-  store_first(state.rescale, rescale, rows);
-  store_first(state.sum, fma(load_first(state.sum, rows), rescale, load(row_value)), rows);
 }
 
 }  // namespace hipflash

@@ -34,8 +34,8 @@ struct CpuTile {
 
 // Pieces of a thread's scratch, as offsets in bytes.
 struct CpuScratch {
-  long long queries, output, keys, values, scores, row_max, minus_max, row_sum, rescale;
-  long long lane_sums, lane_sums_before;
+  long long queries, output, keys, values, scores;
+  long long row_max, minus_max, row_sum, rescale, lane_sums, lane_sums_before;
   long long joined, totals;  // where a chunk joins parts of its keys
   long long bytes;
   int value_columns;  // row length of `output` and `joined`, in floats
