@@ -41,6 +41,18 @@ constexpr Variant kVariants[] = {
        p.seq_q = 1;
        p.heads_kv = 2;
      }},
+    {"one query, long keys",
+     [](Problem& p) {
+       p.seq_q = 1;
+       p.seq_k = 65536;
+       p.heads_kv = 2;
+     }},
+    {"one query, a head for each unit",
+     [](Problem& p) {
+       p.batch = 47;
+       p.seq_q = 1;
+       p.heads_kv = 2;
+     }},
     {"paged one query",
      [](Problem& p) {
        p.batch = 2;
@@ -82,7 +94,7 @@ constexpr Variant kVariants[] = {
     {"bias", [](Problem& p) { p.features.bias = true; }},
     {"mask", [](Problem& p) { p.features.mask = true; }},
 };
-constexpr std::size_t kRepresentativeVariants = 9;
+constexpr std::size_t kRepresentativeVariants = 11;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p;

@@ -31,7 +31,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
                          int columns) {
   using Tile = SharedTile<Columns>;
   int thread = threadIdx.x;
-  if constexpr (Columns >= 128) {
+  constexpr bool kManyAddresses = Threads == 32 && Columns > 80 && Threads % Tile::kPieces != 0;
+  if constexpr (Columns >= 128 || kManyAddresses) {
     // Read anew each time, so that no address derived from it is kept in a register over the loop.
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   }
