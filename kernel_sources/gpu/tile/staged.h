@@ -141,7 +141,8 @@ struct StagedKeyFragments {
 struct ValueLoader {
   static constexpr int kPieces = cdna::value_pieces(kTile);  // threads that share a row of V
   static constexpr int kDims = kValueDim / kPieces;
-  static constexpr int kWords = kDims * kElementBytes / 4;
+  // (at least one, though direct tiles may be padded to fewer dims and then use none of this)
+  static constexpr int kWords = cdna::larger(kDims * kElementBytes / 4, 1);
   static constexpr int kHalves = kChunk / 4;  // groups of four keys in a chunk
   static constexpr int kRowChunks = kKeys / kChunk;
   static constexpr int kPitch = kKeys * kElementBytes;
