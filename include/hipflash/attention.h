@@ -23,7 +23,7 @@
 ///
 /// **f32** is computed in f32. On NVIDIA GPUs of the architectures sm_80 and sm_90, matrix units
 /// may do each product as three of f16, scaled, with the accuracy of f32 (an element far below the
-/// largest of its row of Q, K or V is right to 2^-40 of that), and a block of queries whose result
+/// largest of its row of Q, K or V is right to 2^-39 of that), and a block of queries whose result
 /// has an infinity or NaN is computed again by multiply-adds: such data means what it means in f32,
 /// but costs the time of both.
 ///

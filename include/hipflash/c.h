@@ -2,10 +2,16 @@
  * \file
  * The C API: the same calls as the C++ one, for C, Rust, Python and whoever loads libhipflash.so.
  *
- * Every function returns a status; hipflash_last_error() has the sentence. Structs are versioned by
- * their size: fill them with the matching HIPFLASH_..._INIT, then set what you need. A library that
- * is newer than the caller's header fills in defaults for members that the caller does not know; an
- * older one refuses non-zero members that it does not know.
+ * What can fail returns a status, and hipflash_last_error() has the sentence. Every such function
+ * may return HIPFLASH_INVALID_ARGUMENT (a NULL, a wrong struct_size, a broken rule of the C++ API),
+ * HIPFLASH_NOT_SUPPORTED (not built), HIPFLASH_OUT_OF_MEMORY and HIPFLASH_INTERNAL. One that "needs
+ * a kernel" may also return HIPFLASH_COMPILE_FAILED, HIPFLASH_NOT_SUPPORTED where a compile is
+ * needed and forbidden, and HIPFLASH_LAUNCH_FAILED. Other statuses are named at their functions.
+ *
+ * Structs are versioned by their size: fill them with the matching HIPFLASH_..._INIT, then set what
+ * you need. A library that is newer than the caller's header fills in defaults for members that the
+ * caller does not know; an older one refuses non-zero members that it does not know, as
+ * HIPFLASH_NOT_SUPPORTED.
  *
  * ```
  * hipflash_context* ctx;
@@ -90,9 +96,9 @@ typedef struct hipflash_options {
   const float* alibi_slopes; /**< NULL: none */
   int64_t alibi_batch_stride, alibi_head_stride;
 
-  const void* bias; /**< NULL: none */
-  int32_t bias_dtype;
-  int32_t reserved; /**< 0 */
+  const void* bias;   /**< NULL: none */
+  int32_t bias_dtype; /**< hipflash_dtype: HIPFLASH_F32, or that of q */
+  int32_t reserved;   /**< 0 */
   int64_t bias_stride_batch, bias_stride_head, bias_stride_query, bias_stride_key;
 
   const void* mask; /**< NULL: none; one byte an element, 0 hides */
@@ -106,10 +112,10 @@ typedef struct hipflash_options {
 
   /* Packed sequences: Varlen in attention.h. */
   const void *cu_seqlens_q, *cu_seqlens_k; /**< NULL: not packed */
-  int64_t varlen_batch;
+  int64_t varlen_batch;         /**< Sequences, where q is packed; else q's batch counts */
   int64_t max_seq_q, max_seq_k; /**< 0: unknown */
-  int32_t offsets_are_64bit;
-  int32_t batch_invariant; /**< 1: the same bits alone and inside any batch */
+  int32_t offsets_are_64bit;    /**< 1: cu_seqlens are int64; 0: int32 */
+  int32_t batch_invariant;      /**< 1: the same bits alone and inside any batch */
 
   /* Caches that sequences fill differently far: KvCache in attention.h. */
   const int32_t *kv_lengths, *kv_batch_index, *kv_left_padding; /**< NULL: none */
@@ -157,7 +163,9 @@ HIPFLASH_EXPORT const char* hipflash_last_error(void);
 HIPFLASH_EXPORT const char* hipflash_last_error_log(void);
 
 /** \param device "cpu", "hip:N", "cuda:N"; NULL: the default device.
- *  \param options NULL: defaults. */
+ *  \param options NULL: defaults.
+ *  \return also HIPFLASH_NO_DEVICE; HIPFLASH_CACHE_UNUSABLE for a pack of the options that is
+ *          damaged or not signed by a trusted key. */
 HIPFLASH_EXPORT hipflash_status hipflash_context_create(const char* device,
                                                         const hipflash_context_options* options,
                                                         hipflash_context** context);
@@ -166,14 +174,14 @@ HIPFLASH_EXPORT hipflash_status hipflash_context_create(const char* device,
 HIPFLASH_EXPORT void hipflash_context_destroy(hipflash_context* context);
 
 /** Computes out = attention(q, k, v). \param options NULL: defaults. \param stream NULL: default.
- */
+ *  Needs a kernel. */
 HIPFLASH_EXPORT hipflash_status hipflash_attention_forward(
     hipflash_context* context, const hipflash_tensor* q, const hipflash_tensor* k,
     const hipflash_tensor* v, const hipflash_tensor* out, const hipflash_options* options,
     void* stream);
 
 /** Makes the plan for tensors and options like these; may compile. Only the shapes, strides,
- *  alignment and presence of data count. */
+ *  alignment and presence of data count. Needs a kernel. */
 HIPFLASH_EXPORT hipflash_status
 hipflash_plan_create(hipflash_context* context, const hipflash_tensor* q, const hipflash_tensor* k,
                      const hipflash_tensor* v, const hipflash_tensor* out,
@@ -198,7 +206,7 @@ typedef struct hipflash_pointers {
         NULL, NULL, NULL, NULL, NULL                                                          \
   }
 
-/** Only launches. */
+/** Only launches, so nothing is compiled. \return also HIPFLASH_LAUNCH_FAILED. */
 HIPFLASH_EXPORT hipflash_status hipflash_plan_run(const hipflash_plan* plan,
                                                   const hipflash_pointers* pointers, void* stream);
 
@@ -234,7 +242,7 @@ typedef struct hipflash_append_options {
         HIPFLASH_F32, 0, 0, 0, 0, HIPFLASH_TENSOR_INIT, HIPFLASH_TENSOR_INIT, NULL      \
   }
 
-/** Writes k_new and v_new behind what a cache holds: append_kv() in kv_cache.h.
+/** Writes k_new and v_new behind what a cache holds: append_kv() in kv_cache.h. Needs a kernel.
  *  \param options NULL: defaults. */
 HIPFLASH_EXPORT hipflash_status hipflash_append_kv(
     hipflash_context* context, const hipflash_tensor* k_new, const hipflash_tensor* v_new,
@@ -256,7 +264,7 @@ typedef struct hipflash_partial {
   { sizeof(hipflash_partial), 0, HIPFLASH_TENSOR_INIT, NULL, 0, 0, 0, 1, 0, 0 }
 
 /** Joins partial results into out and, unless NULL, lse, which is dense (batch, head, query):
- *  merge_partials() in merge.h. \param parts `count` of them. */
+ *  merge_partials() in merge.h. Needs a kernel. \param parts `count` of them. */
 HIPFLASH_EXPORT hipflash_status hipflash_merge_partials(hipflash_context* context,
                                                         const hipflash_partial* parts, size_t count,
                                                         const hipflash_tensor* out, float* lse,
@@ -264,7 +272,7 @@ HIPFLASH_EXPORT hipflash_status hipflash_merge_partials(hipflash_context* contex
 
 /** HIPFLASH_INVALID_ARGUMENT, with the sentence in hipflash_last_error(), if a kernel found a
  * length, offset or table wrong since the last call: Context::take_fault(). Waits for the device.
- */
+ * \return also HIPFLASH_LAUNCH_FAILED. */
 HIPFLASH_EXPORT hipflash_status hipflash_context_take_fault(hipflash_context* context);
 
 /** From now on a compile is an error (HIPFLASH_NOT_SUPPORTED). */

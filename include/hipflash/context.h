@@ -81,8 +81,8 @@ class HIPFLASH_EXPORT Plan {
   const Problem& problem() const noexcept;
   /// How the kernel was found when the plan was made.
   Tier tier() const noexcept;
-  double compile_ms() const noexcept;
-  double load_ms() const noexcept;
+  double compile_ms() const noexcept;  ///< Spent compiling for the plan; 0 if the code was found.
+  double load_ms() const noexcept;     ///< Spent loading its code; 0 if it was loaded already.
   const Explanation& explanation() const noexcept;
 
   struct Impl;

@@ -19,11 +19,11 @@ namespace hipflash {
 
 /// An output of attention with its log-sum-exp, or several of them at equal distances in memory.
 struct PartialResult {
-  Tensor out;              ///< f32, or the type of the result.
-  LseOutput lse;           ///< Read only; strides all 0: dense (batch, head, query).
-  std::int64_t count = 1;  ///< Results, `out_step` and `lse_step` elements apart.
-  std::int64_t out_step = 0;
-  std::int64_t lse_step = 0;
+  Tensor out;                 ///< f32, or the type of the result.
+  LseOutput lse;              ///< Read only; strides all 0: dense (batch, head, query).
+  std::int64_t count = 1;     ///< Results.
+  std::int64_t out_step = 0;  ///< Elements from one `out` to the next; unused if count is 1.
+  std::int64_t lse_step = 0;  ///< Likewise of `lse`.
 };
 
 /// lse = ln Σ_s exp(lse_s) and out = Σ_s exp(lse_s − lse) · out_s, computed in f32.

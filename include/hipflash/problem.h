@@ -90,13 +90,13 @@ struct Ragged {
 /// ```
 struct HIPFLASH_EXPORT Problem {
   DType dtype = DType::f32;
-  std::int64_t batch = 0;  ///< Sequences.
-  std::int64_t heads_q = 0;
-  std::int64_t heads_kv = 0;
-  std::int64_t seq_q = 0;  ///< Queries of each sequence; of packed ones the most that any has.
-  std::int64_t seq_k = 0;  ///< Keys of each sequence; of ragged ones the most that any may have.
-  std::int64_t head_dim = 0;
-  std::int64_t value_head_dim = 0;
+  std::int64_t batch = 0;     ///< Sequences.
+  std::int64_t heads_q = 0;   ///< Heads of q and out: a multiple of heads_kv.
+  std::int64_t heads_kv = 0;  ///< Heads of k and v.
+  std::int64_t seq_q = 0;     ///< Queries of each sequence; of packed ones the most that any has.
+  std::int64_t seq_k = 0;     ///< Keys of each sequence; of ragged ones the most that any may have.
+  std::int64_t head_dim = 0;  ///< Elements per head of q and k, 1 to 512.
+  std::int64_t value_head_dim = 0;  ///< Elements per head of v and out, 1 to 512.
 
   Strides q, k, v, out;  ///< In elements.
   Strides lse;           ///< Of (batch, query, head), in elements.
@@ -133,21 +133,21 @@ inline bool operator!=(const Problem& a, const Problem& b) noexcept {
 
 /// The data of one call. Device memory on a GPU. Pointers of absent features stay null.
 struct TensorPointers {
-  const void* q = nullptr;
-  const void* k = nullptr;
-  const void* v = nullptr;
-  void* out = nullptr;
-  float* lse = nullptr;
-  const void* bias = nullptr;
-  const void* mask = nullptr;
-  const float* alibi = nullptr;
-  const float* sinks = nullptr;
-  const void* cu_seqlens_q = nullptr;
-  const void* cu_seqlens_k = nullptr;
-  const std::int32_t* kv_lengths = nullptr;
-  const std::int32_t* kv_batch_index = nullptr;
-  const std::int32_t* kv_left_padding = nullptr;
-  const std::int32_t* block_table = nullptr;
+  const void* q = nullptr;       ///< Problem::dtype; (batch, seq_q, heads_q, head_dim), or packed.
+  const void* k = nullptr;       ///< Likewise (batch, seq_k, heads_kv, head_dim), packed or pages.
+  const void* v = nullptr;       ///< As k, with value_head_dim.
+  void* out = nullptr;           ///< As q, with value_head_dim.
+  float* lse = nullptr;          ///< (batch, heads_q, seq_q).
+  const void* bias = nullptr;    ///< Problem::bias_dtype; (batch, heads_q, seq_q, seq_k).
+  const void* mask = nullptr;    ///< One byte an element, 0 hides; as bias.
+  const float* alibi = nullptr;  ///< Slopes, (batch, heads_q).
+  const float* sinks = nullptr;  ///< Logits, (heads_q).
+  const void* cu_seqlens_q = nullptr;  ///< batch + 1 offsets: int32, or int64 if Ragged says so.
+  const void* cu_seqlens_k = nullptr;  ///< Likewise.
+  const std::int32_t* kv_lengths = nullptr;       ///< (batch).
+  const std::int32_t* kv_batch_index = nullptr;   ///< (batch).
+  const std::int32_t* kv_left_padding = nullptr;  ///< (batch).
+  const std::int32_t* block_table = nullptr;      ///< (kv_slots, pages_per_sequence) of Ragged.
 };
 
 }  // namespace hipflash

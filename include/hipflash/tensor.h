@@ -10,7 +10,7 @@
 namespace hipflash {
 
 /// Element types of Q, K, V and the output. All tensors of one call share one type.
-/// Accumulation, softmax and the log-sum-exp are always f32; f32 inputs are never computed in less.
+/// Accumulation, softmax and LSE are f32; f32 inputs never get less accuracy than f32: attention.h.
 enum class DType : int { f16 = 0, bf16 = 1, f32 = 2 };
 
 /// "f16", "bf16" or "f32".

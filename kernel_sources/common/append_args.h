@@ -1,6 +1,5 @@
 // The run-time arguments of attention_append, filled by the plan and read by the kernels. Part of
-// the kernel text and of the library. Changing it changes the ABI: raise kLauncherAbi in
-// src/jit/spec.h.
+// the kernel text and of the library. When to raise kLauncherAbi: see src/jit/spec.h.
 #pragma once
 
 #include "common/attention_args.h"

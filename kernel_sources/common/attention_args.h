@@ -1,8 +1,8 @@
 // The run-time arguments of every attention family: filled by the plan, read by the kernels.
 //
 // This header is part of the kernel text (so it includes nothing) and is also compiled into the
-// library, so both sides agree by construction. Changing it changes the ABI: raise
-// kLauncherAbi in src/jit/spec.h.
+// library, so both sides agree by construction. To fill a member with something else, without a
+// change of this text, is to raise kLauncherAbi in src/jit/spec.h.
 #pragma once
 
 namespace hipflash {

@@ -1,6 +1,5 @@
 // The run-time arguments of merge_partials. Part of the kernel text and of the library; whoever
-// includes it has included common/attention_args.h. Changing it changes the ABI: raise kLauncherAbi
-// in src/jit/spec.h.
+// includes it has included common/attention_args.h. When to raise kLauncherAbi: see src/jit/spec.h.
 #pragma once
 
 #include "common/attention_args.h"

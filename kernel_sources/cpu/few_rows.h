@@ -100,8 +100,7 @@ HF_DEVICE void few_rows_scores(const AttentionArgs& args, const KeyRows& rows, c
 }
 
 // output[row] = output[row] * rescale[row] + sum over keys of probability * value, its elements in
-// the order of pairs. A key whose
-// probabilities are all 0 is not read: nobody may see it.
+// the order of pairs. A key whose probabilities are all 0 is not read: nobody may see it.
 template <int Rows>
 HF_DEVICE void few_rows_output(const AttentionArgs& args, const KeyRows& rows, const float* scores,
                                int keys, const float* rescale, float* output, int output_stride) {

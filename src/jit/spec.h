@@ -9,8 +9,8 @@
 
 namespace hipflash::jit {
 
-// Raised whenever the launcher and compiled kernels would disagree: a change of AttentionArgs, of
-// an entry point's signature or of the meaning of an argument. Part of every key.
+// Part of every key, beside the hash of the kernel text. Raised when the library calls kernels in
+// another way and their text (attention_args.h is part of it) does not show that.
 inline constexpr int kLauncherAbi = 2;
 
 // Who turns source text into a code object.
