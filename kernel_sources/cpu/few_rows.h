@@ -37,7 +37,7 @@ HF_DEVICE void convert_queries(const AttentionArgs& args, const Chunk& chunk, fl
   }
 }
 
-constexpr int kSecondLevel = 2, kFirstLevel = 3;  // of the caches, as __builtin_prefetch counts
+constexpr int kFirstLevel = 3;  // of the caches, as __builtin_prefetch counts
 
 template <int Level>
 HF_DEVICE void prefetch_row(const Element* row, int elements) {
