@@ -9,9 +9,7 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 import nv_text as text
@@ -35,19 +33,6 @@ class AttentionArgs(C.Structure):
                 [(n, C.c_void_p) for n in ('partial_out', 'partial_lse', 'counter')])
 
 
-class Sm80Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')] + \
-               [(n, C.c_bool) for n in ('q_in_registers', 'pack_heads')] + [('key_parts', C.c_int)]
-
-
-class Sm90Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'query_groups', 'stages', 'q_stages')] + [('take_turns', C.c_bool)]
-
-
-class NvF32Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')] + [('p_over_keys', C.c_bool)]
-
-
 class LaunchAttribute(C.Structure):
     _fields_ = [('id', C.c_int), ('padding', C.c_int), ('value', C.c_int * 16)]
 
@@ -57,20 +42,12 @@ class LaunchConfig(C.Structure):
                 ('attributes', C.POINTER(LaunchAttribute)), ('attribute_count', C.c_uint)]
 
 
-class NvF16x3Tile(C.Structure):
-    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')]
-
-
 class Sm90Map(C.Structure):
     _fields_ = [('base', C.c_void_p), ('dims', C.c_ulonglong * 4), ('strides', C.c_ulonglong * 3), ('box', C.c_uint * 4)]
 
 
 def launch_library():
-    here = os.path.dirname(os.path.abspath(__file__))
-    path = os.path.join(tempfile.mkdtemp(), 'nv_launch.so')
-    subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', text.ROOT, os.path.join(here, 'nv_launch.cpp'), '-o', path],
-                   check=True)
-    lib = C.CDLL(path)
+    lib = text.launch_library()
     for n in ('args_size', 'blocks_sm80', 'pieces_sm90', 'blocks_nvf32', 'blocks_nvf16x3', 'merge_blocks'):
         getattr(lib, n).restype = C.c_longlong
     assert lib.args_size() == C.sizeof(AttentionArgs)
@@ -131,20 +108,8 @@ class Kernel:
         if s['family'] != 'sm90':
             ck(CU.cuModuleGetFunction(C.byref(self.merge), self.module, b'attention_merge'), 'merge')
         c = s['config']
-        d, dv = s['d'] or 512, s['dv'] or 512
-        if s['family'] == 'sm80':
-            self.tile = Sm80Tile(**c)
-            self.shared, self.threads = FACTS.shared_bytes_sm80(C.byref(self.tile), d, dv), 32 * c['waves']
-        elif s['family'] == 'sm90':
-            self.tile = Sm90Tile(**{'q_stages': 1, **c})
-            self.shared, self.threads = FACTS.shared_bytes_sm90(C.byref(self.tile), d, dv), 128 * (1 + c['query_groups'])
-        elif s['family'] == 'f16x3':
-            self.tile = NvF16x3Tile(**c)
-            self.shared, self.threads = FACTS.shared_bytes_nvf16x3(C.byref(self.tile), d, dv), 32 * c['waves']
-        else:
-            self.tile = NvF32Tile(**c)
-            self.shared, self.threads = FACTS.shared_bytes_nvf32(C.byref(self.tile), d, dv), 32 * c['waves']
-        assert self.shared == text.shared_bytes(s) or 'root' in s, (self.shared, text.shared_bytes(s))
+        self.tile, self.shared = text.TILES[s['family']](**c), text.shared_bytes(s)
+        self.threads = 128 * (1 + c['query_groups']) if s['family'] == 'sm90' else 32 * c['waves']
         ck(CU.cuFuncSetAttribute(self.f, 8, self.shared), 'shared memory')
         x = C.c_int()
         CU.cuFuncGetAttribute(C.byref(x), 4, self.f)
@@ -387,7 +352,7 @@ def cases(quick=False):
             out.append((s, [dict(c, pad=1) for c in features]))
         if aligned:
             out.append((S('sm80', d, dv, **everything), [dict(c, pad=8) for c in features]))
-            out.append((S('sm80', d, dv, config=dict(text.default_config('sm80', d, dv), pack_heads=True), **everything),
+            out.append((S('sm80', d, dv, config=dict(text.default_config('sm80', d, dv, **everything), pack_heads=True), **everything),
                         [dict(c, pad=8) for c in features if 'bias' not in c] + [dict(shape=(2, 8, 2, 3, 500), causal='bottom', splits=2)]))
     for d, waves, blocks, parts in ((128, 1, 4, 1), (64, 1, 4, 1), (128, 2, 3, 1), (128, 1, 1, 3), (64, 1, 2, 2), (128, 2, 1, 2)):  # few queries: a tile of the heads of a group
         few = dict(tile_keys=64, waves=waves, row_tiles=1, stages=2, blocks_per_sm=blocks, q_in_registers=False, pack_heads=True, key_parts=parts)
@@ -406,7 +371,7 @@ def cases(quick=False):
             out.append((S(family, d, dv, dtype='f32', aligned=aligned, **causal), [dict(p, shape=x, causal='bottom', std=6.0 if i == 5 else 1.0) for i, x in enumerate(SHAPES)]))
             out.append((S(family, d, dv, dtype='f32', aligned=aligned), [dict(p, shape=x) for x in SHAPES]))
             out.append((S(family, d, dv, dtype='f32', aligned=False, **everything), [dict(c, pad=1) for c in features]))
-    general = dict(S('sm80', 0, 0, config=text.default_config('sm80', 512, 512), aligned=False, **everything))
+    general = dict(S('sm80', 0, 0, config=text.default_config('sm80', 512, 512, aligned=False, **everything), aligned=False, **everything))
     for d, dv in ((50, 64), (300, 280)):
         out.append((dict(general, run_d=d, run_dv=dv), [dict(c, pad=1) for c in features[:6]]))
     return out

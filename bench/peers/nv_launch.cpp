@@ -1,5 +1,5 @@
-// The launch facts of tiles_nv.h for nv_forward.py, so that what the benchmark launches is what the
-// header says.
+// The launch facts of tiles_nv.h for nv_text.py and nv_forward.py, so that what these compile and
+// launch is what the header says.
 #include "common/attention_args.h"
 #include "gpu/tiles_nv.h"
 
@@ -28,8 +28,8 @@ long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
   return blocks(*args, args->seq_q * static_cast<long long>(group), sm80_tile_rows(*t),
                 args->heads_q / group * nv_value_chunks(args->value_head_dim));
 }
-void default_sm80(int d, int dv, int modified, int shared_limit, Sm80Tile* t) {
-  *t = sm80_default(d, dv, modified != 0, false, shared_limit);
+void default_sm80(int d, int dv, int modified, int left_edge, int shared_limit, Sm80Tile* t) {
+  *t = sm80_default(d, dv, modified != 0, left_edge != 0, shared_limit);
 }
 int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) {
   return nvf32_shared_bytes(*t, d, dv);
@@ -38,8 +38,8 @@ long long blocks_nvf32(const NvF32Tile* t, const AttentionArgs* args) {
   return blocks(*args, args->seq_q, t->waves * 32,
                 args->heads_q * nvf32_value_chunks(args->value_head_dim));
 }
-void default_nvf32(int d, int dv, int shared_limit, NvF32Tile* t) {
-  *t = nvf32_default(d, dv, false, shared_limit);
+void default_nvf32(int d, int dv, int modified, int shared_limit, NvF32Tile* t) {
+  *t = nvf32_default(d, dv, modified != 0, shared_limit);
 }
 int shared_bytes_nvf16x3(const NvF16x3Tile* t, int d, int dv) {
   return nvf16x3_shared_bytes(*t, d, dv);
@@ -48,14 +48,17 @@ long long blocks_nvf16x3(const NvF16x3Tile* t, const AttentionArgs* args) {
   return blocks(*args, args->seq_q, nvf16x3_tile_rows(*t),
                 args->heads_q * nvf16x3_value_chunks(t->row_tiles, args->value_head_dim));
 }
+void default_nvf16x3(int d, int dv, int crowded, int shared_limit, NvF16x3Tile* t) {
+  *t = nvf16x3_default(d, dv, crowded != 0, shared_limit);
+}
 int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) {
   return sm90_shared_bytes(*t, d, dv);
 }
 long long pieces_sm90(const Sm90Tile* t, const AttentionArgs* args) {
   return sm90_pieces(*t, *args);
 }
-void default_sm90(int d, int dv, int ragged, int seq_k, Sm90Tile* t) {
-  *t = sm90_default(d, dv, ragged != 0, false, seq_k);
+void default_sm90(int d, int dv, int ragged, int modified, int seq_k, Sm90Tile* t) {
+  *t = sm90_default(d, dv, ragged != 0, modified != 0, seq_k);
 }
 void maps_sm90(const Sm90Tile* t, const AttentionArgs* args, Sm90Map* maps) {
   maps[0] = sm90_map_q(*t, *args);

@@ -5,6 +5,7 @@ Everything here works without a GPU:
     python3 nv_text.py [--arch sm_90a]      compiles the default specs and prints registers, spills, shared memory
 """
 import ctypes as C
+import functools
 import glob
 import os
 import re
@@ -19,49 +20,64 @@ FLAGS = dict(window_left=False, window_right=False, softcap=False, alibi=False, 
              lse=True, split_keys=False, aligned=True)
 FAMILIES = {'sm80': 'gpu/attention_forward_sm80.cu', 'sm90': 'gpu/attention_forward_sm90.cu',
             'f32': 'gpu/attention_forward_nvf32.cu', 'f16x3': 'gpu/attention_forward_nvf16x3.cu'}
+NAMES = {'sm80': 'sm80', 'sm90': 'sm90', 'f32': 'nvf32', 'f16x3': 'nvf16x3'}  # in nv_launch.cpp
+
+
+class Sm80Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')] + \
+               [(n, C.c_bool) for n in ('q_in_registers', 'pack_heads')] + [('key_parts', C.c_int)]
+
+
+class Sm90Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'query_groups', 'stages', 'q_stages')] + [('take_turns', C.c_bool)]
+
+
+class NvF32Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'blocks_per_sm')] + [('p_over_keys', C.c_bool)]
+
+
+class NvF16x3Tile(C.Structure):
+    _fields_ = [(n, C.c_int) for n in ('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm')]
+
+
+TILES = {'sm80': Sm80Tile, 'sm90': Sm90Tile, 'f32': NvF32Tile, 'f16x3': NvF16x3Tile}
+
+
+@functools.cache
+def launch_library():
+    """tiles_nv.h as a library."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'nv_launch.so')
+        subprocess.run(['g++', '-std=c++17', '-O1', '-shared', '-fPIC', '-I', ROOT_HERE,
+                        os.path.join(os.path.dirname(os.path.abspath(__file__)), 'nv_launch.cpp'), '-o', path], check=True)
+        return C.CDLL(path)
 
 
 def spec(family, d, dv=None, dtype='f16', config=None, seq_k=1 << 20, **flags):
     """A spec: family, head dimensions, dtype, tile config (a dict) and feature flags."""
     unknown = set(flags) - set(FLAGS)
     assert not unknown, unknown
-    modified = any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask'))
-    crowded = not flags.get('aligned', True) or (modified and flags.get('paged', False))
-    return dict(family=family, d=d, dv=d if dv is None else dv, dtype=dtype,
-                config=dict(config or default_config(family, d, d if dv is None else dv, modified,
-                                                     bool(flags.get('window_right') or flags.get('window_left')), seq_k, crowded=crowded)),
+    dv = d if dv is None else dv
+    return dict(family=family, d=d, dv=dv, dtype=dtype, config=dict(config or default_config(family, d, dv, seq_k, **flags)),
                 flags={**FLAGS, **flags})
 
 
-def default_config(family, d, dv, modified=False, ragged=False, seq_k=1 << 20, shared_limit=227 * 1024, crowded=False):
-    """The defaults of tiles_nv.h."""
-    widest = max(d or 512, dv or 512)
-    if family == 'sm90':
-        c = ((128, 3, 4, 2) if widest <= 64 else (96, 3, 2, 2) if widest <= 96 else (64, 2, 4, 2) if widest <= 128 and ragged and seq_k <= 768
-             else (128, 2, 2, 2) if widest <= 128 else (96, 2, 2, 1) if widest <= 192 else (64, 2, 2, 1))
-        return dict(zip(('tile_keys', 'query_groups', 'stages', 'q_stages'), c), take_turns=True)
-    if family == 'f32':
-        for c in ((64, 4, 2, False), (32, 4, 2, True), (32, 4, 1, False), (16, 4, 1, False), (16, 2, 1, False), (8, 2, 1, False),
-                  (8, 1, 1, False))[0 if widest <= 64 else 1:]:
-            c = dict(zip(('tile_keys', 'waves', 'blocks_per_sm', 'p_over_keys'), c))
-            if f32_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
-                return c
-    if family == 'f16x3':
-        first = 0 if widest <= 64 else (3 if crowded else 2) if widest <= 128 else 6 if crowded else 4
-        for c in ((64, 4, 2, 2, 2), (32, 4, 2, 2, 2), (32, 4, 2, 1, 2), (32, 4, 1, 1, 2), (32, 8, 1, 1, 1), (32, 4, 1, 1, 1), (16, 8, 1, 1, 1),
-                  (16, 4, 1, 1, 1), (16, 2, 1, 1, 1))[first:]:
-            c = dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm'), c))
-            if f16x3_shared_bytes(c, d or 512, dv or 512) * c['blocks_per_sm'] <= shared_limit:
-                return c
-    if widest <= 128 and modified:
-        c = (64, 4, 1, 2, 2, False)
-    elif widest <= 128:
-        c = (48 if widest > 64 else 64, 4, 2, 2, 2, widest <= 64)
-    elif widest <= 256:
-        c = ((48 if widest <= 192 else 64) if shared_limit > 150 * 1024 else 32, 4, 1, 1, 2, False)
-    else:
-        c = (32, 4, 1, 1, 1, False) if shared_limit > 115 * 1024 else (32, 2, 1, 1, 1, False)
-    return dict(zip(('tile_keys', 'waves', 'row_tiles', 'stages', 'blocks_per_sm', 'q_in_registers'), c), pack_heads=False, key_parts=1)
+def default_config(family, d, dv, seq_k=1 << 20, shared_limit=227 * 1024, **flags):
+    """The default of tiles_nv.h for these flags."""
+    modified = any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask'))
+    left, right, paged, unaligned = (bool(x) for x in (flags.get('window_left'), flags.get('window_right'), flags.get('paged'),
+                                                       not flags.get('aligned', True)))
+    more = {'sm80': (modified or unaligned or paged, left, shared_limit), 'sm90': (left or right, modified, seq_k),
+            'f32': (modified, shared_limit), 'f16x3': (unaligned or (modified and paged), shared_limit)}[family]
+    tile = TILES[family]()
+    getattr(launch_library(), 'default_' + NAMES[family])(d or 512, dv or 512, *more, C.byref(tile))
+    return {n: getattr(tile, n) for n, _ in tile._fields_}
+
+
+def shared_bytes(s):
+    """Dynamic shared memory of a spec's block."""
+    tile = TILES[s['family']](**s['config'])
+    return getattr(launch_library(), 'shared_bytes_' + NAMES[s['family']])(C.byref(tile), s['d'] or 512, s['dv'] or 512)
 
 
 def value(x):
@@ -163,38 +179,6 @@ def resources(s, arch=None):
     spill = re.search(r'(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads', tail)
     notes = [l for l in words.split('\n') if 'C75' in l or 'error' in l]
     return (int(regs.group(1)) if regs else None, tuple(map(int, spill.groups())) if spill else None, notes, log)
-
-
-def shared_bytes(s):
-    c, up = s['config'], lambda x: -(-x // 16) * 16
-    d, dv = s['d'] or 512, s['dv'] or 512
-    if s['family'] == 'sm90':
-        slabs = lambda x: -(-x // 64)
-        q = c.get('q_stages', 1)
-        return 128 * (q * 64 * c['query_groups'] * slabs(d) + c['stages'] * c['tile_keys'] * (slabs(d) + slabs(dv))) + 64 + 8 * (2 * q + 4 * c['stages']) + 1024
-    if s['family'] == 'f32':
-        return f32_shared_bytes(c, d, dv)
-    if s['family'] == 'f16x3':
-        return f16x3_shared_bytes(c, d, dv)
-    chunks = 2 if dv > 256 else 1
-    parts = c.get('key_parts', 1)
-    part = 2 * (c['waves'] * c['row_tiles'] * 16 * up(d) + c['stages'] * c['tile_keys'] * (up(d) + up(-(-dv // chunks)))) + 32
-    return part if parts == 1 else parts * (-(-part // 128) * 128)
-
-
-def f32_shared_bytes(c, d, dv):
-    up = lambda x, n: -(-x // n) * n
-    chunks = -(-dv // 128)
-    rows, pitch = c['waves'] * 32, up(d, 8) + 4
-    keys, p = c['tile_keys'] * pitch, rows * (c['tile_keys'] + 8)
-    return 4 * (rows * pitch + (max(keys, p) if c['p_over_keys'] else keys + p) + c['tile_keys'] * up(-(-dv // chunks), 32)) + 32
-
-
-def f16x3_shared_bytes(c, d, dv):
-    up = lambda x: -(-x // 16) * 16
-    chunks = -(-dv // (256 // c['row_tiles']))
-    row, value_row = 4 * up(d) + 20, 4 * up(-(-dv // chunks)) + 20
-    return c['waves'] * c['row_tiles'] * 16 * row + c['stages'] * c['tile_keys'] * (row + value_row) + 512 * c['waves'] * c['row_tiles'] + 32
 
 
 def main():
