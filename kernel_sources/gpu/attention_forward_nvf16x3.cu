@@ -78,22 +78,6 @@ HF_DEVICE void exponentials(float (&s)[kKeys / 2], SoftmaxRows& rows, float scal
   }
 }
 
-// Moves the references of the warp's rows where a score of this tile asks for it.
-HF_DEVICE void update_references(OutTile& out, SoftmaxRows (&softmax)[kRowTiles],
-                                 const ScoreTile& s, float scale) {
-  float largest[kRowTiles][2];
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
-  if (must_move(softmax, largest)) {
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      float factor[2];
-      move_reference(softmax[i], largest[i], factor);
-      scale_rows(out[i], factor);
-    }
-  }
-}
-
 // The softmax state of this thread's rows, which only a part of each step needs.
 HF_DEVICE unsigned softmax_place(unsigned shared, int tile) {
   return shared + Places::softmax + 16 * (tile * kThreads + fresh_thread());

@@ -27,18 +27,11 @@ constexpr int kValueDim =
 constexpr int kKeys = Spec::tile_keys;
 constexpr int kRowTiles = Spec::row_tiles;
 constexpr int kThreads = Spec::waves * 32;  // of one part of the keys
-constexpr int kParts = Spec::key_parts;
-static_assert(kParts == 1 || Spec::pack_heads, "parts are for few rows");
-constexpr bool kOnce = kParts > 1;  // long keys, which one block reads for all rows that see them
 constexpr int kRows = Spec::waves * kRowTiles * 16;
 constexpr int kStages = Spec::stages;
 static_assert(kStages <= 3, "the table of places in pages has two steps");
 constexpr int kQBytes = kRows * kHeadDim * 2, kKBytes = kKeys * kHeadDim * 2,
               kVBytes = kKeys * kValueDim * 2;
-
-// Shared memory of one part of the keys.
-constexpr int kPartBytes = round_up(
-    kQBytes + kStages * (kKBytes + kVBytes) + 32 + (Spec::paged ? nv_paged_bytes(kKeys) : 0), 128);
 
 using QReader = FragmentReader<kHeadDim>;
 using KReader = FragmentReader<kHeadDim>;
@@ -49,6 +42,12 @@ struct WarpTile {
   float out[kRowTiles][kValueDim / 2];
   SoftmaxRows softmax[kRowTiles];
 };
+
+}  // namespace hipflash
+
+#include "gpu/tile/parts_nv.h"
+
+namespace hipflash {
 
 // Q: in shared memory, or in registers where they suffice.
 struct Queries {
@@ -140,22 +139,6 @@ HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int b
   }
 }
 
-// Moves the references of the warp's rows where a score of this tile asks for it.
-HF_DEVICE void update_references(WarpTile& warp, const float (&s)[kRowTiles][kKeys / 2],
-                                 float scale) {
-  float largest[kRowTiles][2];
-  HF_UNROLL
-  for (int i = 0; i < kRowTiles; i++) row_max(s[i], scale, largest[i]);
-  if (must_move(warp.softmax, largest)) {
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      float factor[2];
-      move_reference(warp.softmax[i], largest[i], factor);
-      scale_rows(warp.out[i], factor);
-    }
-  }
-}
-
 // The query of a row of packed heads.
 HF_DEVICE int query_of_row(const AttentionArgs& args, int row, int group) {
   return args.seq_q == 1 ? 0 : (int)((unsigned)row / (unsigned)group);
@@ -214,73 +197,6 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
       store_rows_unaligned(warp.out[i], factor, out_row, value_columns);
     }
   }
-}
-
-// A barrier of the warps that share keys.
-HF_DEVICE void part_barrier() {
-  if constexpr (kThreads == 32) {
-    __syncwarp();
-  } else if constexpr (kParts == 1) {
-    barrier();
-  } else {
-    asm volatile("bar.sync %0, %1;" ::"r"((int)threadIdx.y + 1), "n"(kThreads) : "memory");
-  }
-}
-
-// Joins what the parts of a block made of their keys, through the shared memory that held these.
-// True in the part that has the result.
-HF_DEVICE bool join_parts(WarpTile& warp, int& fault) {
-  extern __shared__ __align__(128) unsigned char shared[];
-  constexpr int kOut = kRowTiles * kValueDim / 2, kWords = kOut + 4 * kRowTiles + 1;
-  static_assert(kParts == 1 || kWords * kThreads * 4 <= kPartBytes);
-  const auto words_of = [&](int part) {
-    return (float*)(shared + part * kPartBytes) + threadIdx.x / 32 * (kWords * 32) +
-           (threadIdx.x & 31);
-  };
-  if (threadIdx.y > 0) {
-    float* const words = words_of(threadIdx.y);
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      HF_UNROLL
-      for (int n = 0; n < kValueDim / 2; n++) words[(i * kValueDim / 2 + n) * 32] = warp.out[i][n];
-      HF_UNROLL
-      for (int h = 0; h < 2; h++) {
-        words[(kOut + 4 * i + h) * 32] = warp.softmax[i].reference[h];
-        words[(kOut + 4 * i + 2 + h) * 32] = warp.softmax[i].sum[h];
-      }
-    }
-    words[(kWords - 1) * 32] = __int_as_float(fault);
-  }
-  __syncthreads();
-  if (threadIdx.y > 0) return false;
-#pragma unroll 1
-  for (int part = 1; part < kParts; part++) {
-    const float* const words = words_of(part);
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      float before[2], other[2];
-      HF_UNROLL
-      for (int h = 0; h < 2; h++) {
-        SoftmaxRows& rows = warp.softmax[i];
-        const float reference = words[(kOut + 4 * i + h) * 32];
-        const float larger = fmaxf(rows.reference[h], reference);
-        const float base = finite_reference<true>(larger);
-        before[h] = exp2_fast(rows.reference[h] - base);
-        other[h] = exp2_fast(reference - base);
-        rows.sum[h] = rows.sum[h] * before[h] + words[(kOut + 4 * i + 2 + h) * 32] * other[h];
-        rows.reference[h] = larger;
-      }
-      HF_UNROLL
-      for (int n = 0; n < kValueDim / 2; n++) {
-        const int h = n / 2 % 2;
-        warp.out[i][n] =
-            warp.out[i][n] * before[h] + words[(i * kValueDim / 2 + n) * 32] * other[h];
-      }
-    }
-    const int found = __float_as_int(words[(kWords - 1) * 32]);
-    if (found != kNoFault) fault = found;
-  }
-  return true;
 }
 
 // The work of a block. `args` are those of the launch, or of one sequence of a ragged one, whose
@@ -507,7 +423,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
         }
       }
       if constexpr (kElementwise) seen = keys_in_sight(s);
-      update_references(warp, s, scale);
+      update_references(warp.out, warp.softmax, s, scale);
     }
     if constexpr (kStages == 1) {  // all warps are through with K, and V has arrived
       wait_copies<0>();

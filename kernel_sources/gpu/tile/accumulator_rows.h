@@ -158,6 +158,23 @@ HF_DEVICE void scale_rows(float (&o)[N], const float (&factor)[2]) {
   }
 }
 
+// Moves the references of the warp's rows where a score of this tile asks for it.
+template <int kTiles, int kOut, int N>
+HF_DEVICE void update_references(float (&out)[kTiles][kOut], SoftmaxRows (&softmax)[kTiles],
+                                 const float (&s)[kTiles][N], float scale) {
+  float largest[kTiles][2];
+  HF_UNROLL
+  for (int i = 0; i < kTiles; i++) row_max(s[i], scale, largest[i]);
+  if (must_move(softmax, largest)) {
+    HF_UNROLL
+    for (int i = 0; i < kTiles; i++) {
+      float factor[2];
+      move_reference(softmax[i], largest[i], factor);
+      scale_rows(out[i], factor);
+    }
+  }
+}
+
 // Subtracting -inf from -inf would give NaN for rows that have not seen a key yet.
 template <bool kMasked>
 HF_DEVICE float finite_reference(float reference) {
