@@ -103,7 +103,7 @@ HF_DEVICE Vec keep_lanes(Vec x, int first, int end, Vec other) {
   return _mm512_mask_blend_ps(keep, other, x);
 }
 
-// 2^x for x <= about 100; 0 for -infinity, NaN for NaN. vreduceps leaves the fraction above the
+// 2^x; 0 for -infinity, NaN for NaN. vreduceps leaves the fraction above the
 // floor (0 for an infinity) and vscalefps multiplies by 2^floor, so nothing needs clamping. The
 // polynomial is a minimax one over [0, 1] with p(0) = 1; its relative error is 8.3e-8.
 HF_DEVICE Vec exp2(Vec x) {
