@@ -114,7 +114,7 @@ HF_DEVICE bool exponentiate_block(const float* scores, float factor, const float
     }
     Vec sum = p[0];
     HF_UNROLL for (int v = 1; v < Vectors; ++v) sum = sum + p[v];
-    largest = max(largest, sum);
+    largest = max(sum, largest);  // leaves out what is NaN
     store(sums + row * kLanes, load(sums + row * kLanes) + sum);
     store_probabilities<Vectors>(probabilities + row * Spec::tile_keys, p);
   }

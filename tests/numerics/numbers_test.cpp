@@ -214,6 +214,23 @@ TEST_P(Numbers, ScoresThatRiseAlongTheKeys) {
   }
 }
 
+TEST_P(Numbers, NanInOneQueryHidesNoRiseInOthers) {
+  AttentionCase c;
+  c.seq_q = 70;
+  c.seq_k = 1100;
+  AttentionData data(c);
+  for (std::int64_t s = 0; s < c.seq_k; ++s)
+    for (std::int64_t h = 0; h < 2; ++h)
+      for (std::int64_t d = 0; d < c.dim; ++d)
+        data.k.set(0, s, h, d, (1.0f + static_cast<float>(s) * 0.2f) * data.k.get(0, s, h, d));
+  // The last rows of register blocks of many heights are among these.
+  for (std::int64_t s = 5; s < c.seq_q; s += 6)
+    for (std::int64_t h = 0; h < 2; ++h) data.q.set(0, s, h, 0, kNan);
+  data.run(ctx());
+  const verify::Verdict verdict = data.verdict();
+  EXPECT_TRUE(verdict.ok()) << verdict.text();
+}
+
 TEST_P(Numbers, ScaleOfAnySign) {
   for (const float scale : {0.0f, -0.125f, 3.0f}) {
     AttentionCase c;
