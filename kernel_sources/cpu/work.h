@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/attention_args.h"
+#include "cpu/shape.h"
 
 namespace hipflash {
 
@@ -55,7 +56,8 @@ constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_he
   CpuScratch s = {};
   s.value_columns = static_cast<int>(columns);
   s.queries = 0;
-  s.output = s.queries + cpu_round_up(rows * head_dim * kWord, 64);
+  const long long few = kCpuFewRows * cpu_round_up(head_dim, kMostLanes);  // in whole vectors
+  s.output = s.queries + cpu_round_up((rows * head_dim > few ? rows * head_dim : few) * kWord, 64);
   s.keys = s.output + rows * columns * kWord;
   s.values = s.keys + cpu_round_up(static_cast<long long>(tile.tile_keys) * head_dim * kWord, 64);
   s.scores = s.values + tile.tile_keys * columns * kWord;
