@@ -228,7 +228,7 @@ HF_DEVICE SharedPlace shared_place(char* p) {
 HF_DEVICE void load4_to_shared(Buffer buffer, int offset, SharedPlace to) {
   asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(to),
                "v"(offset), "s"(buffer.words)
-               : "memory");
+               : "memory", "m0");
 }
 // All loads that the wave has started are done.
 HF_DEVICE void wait_for_loads() {

@@ -69,8 +69,9 @@ HF_DEVICE Accumulator mma(u32x4 a, u32x4 b, Accumulator c) {
 
 // a * b. The compiler keeps a block of zeros in registers for a product that starts from 0,
 // although the instruction takes the constant; so where registers are short the first part is
-// assembly. The next part takes exactly its result registers as its own, so no wait states are due
-// in between.
+// assembly. It waits the two states that are due after a vector instruction wrote an operand, of which
+// the compiler takes no note here. The next part takes exactly its result registers as its own, so
+// none are due in between.
 HF_DEVICE Accumulator mma_first(u32x4 a, u32x4 b) {
 #if defined(__gfx90a__) || defined(__gfx942__)
   using P = Product<kRows, Spec::element>;
@@ -78,13 +79,13 @@ HF_DEVICE Accumulator mma_first(u32x4 a, u32x4 b) {
     Accumulator c;
     const u32x2 x = part_of<u32x2>(a, 0), y = part_of<u32x2>(b, 0);
     if constexpr (kRows == 32 && kF16) {
-      asm("v_mfma_f32_32x32x8f16 %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
+      asm("s_nop 1\n\tv_mfma_f32_32x32x8f16 %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
     } else if constexpr (kRows == 32) {
-      asm("v_mfma_f32_32x32x8bf16_1k %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
+      asm("s_nop 1\n\tv_mfma_f32_32x32x8bf16_1k %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
     } else if constexpr (kF16) {
-      asm("v_mfma_f32_16x16x16f16 %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
+      asm("s_nop 1\n\tv_mfma_f32_16x16x16f16 %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
     } else {
-      asm("v_mfma_f32_16x16x16bf16_1k %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
+      asm("s_nop 1\n\tv_mfma_f32_16x16x16bf16_1k %0, %1, %2, 0" : "=&v"(c) : "v"(x), "v"(y));
     }
     HF_UNROLL for (int i = 1; i < P::kParts; i++) c = P::part(i, a, b, c);
     return c;
@@ -94,9 +95,9 @@ HF_DEVICE Accumulator mma_first(u32x4 a, u32x4 b) {
   if constexpr (!kF32 && kRows == 32 && kHeadSlabs > 1) {
     Accumulator c;
     if constexpr (kF16) {
-      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+      asm("s_nop 1\n\tv_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
     } else {
-      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+      asm("s_nop 1\n\tv_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
     }
     return c;
   }
