@@ -147,10 +147,11 @@ std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch
   if (compute_units <= 0) {
     sizes = {1, kHugeDevice};
     if (is_gpu(arch)) {  // what a block does may depend on whether all are there at once
-      const auto heads = static_cast<int>(
-          std::clamp<std::int64_t>(problem.batch * problem.heads_kv, 1, kHugeDevice));
-      sizes.push_back(heads);
-      sizes.push_back(2 * heads);
+      const plan::KernelPlan plan = plan_for(problem, arch, 1, nullptr);
+      const auto blocks = static_cast<int>(
+          std::clamp<long long>(plan.work_items / std::max(plan.args.splits, 1), 1, kHugeDevice));
+      sizes.push_back(blocks);
+      sizes.push_back(2 * blocks);
     }
   }
   std::vector<const plan::TileSource*> sources = {nullptr};

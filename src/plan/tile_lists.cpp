@@ -104,7 +104,8 @@ std::vector<Sm80Tile> sm80_tiles(int head_dim, int value_dim, int shared_limit, 
     const int held = t.q_in_registers ? dim / 4 : 0;
     const int registers = t.row_tiles * (out + t.tile_keys / 2 + held) + kNvOtherRegisters;
     if (registers <= nv_registers(sm80_threads(t), t.blocks_per_sm) &&
-        sm80_shared_bytes(t, head_dim, value_dim, false) * t.blocks_per_sm <= shared_limit) {
+        // Calls over pages, which need a little more memory, take the configs of those without.
+        sm80_shared_bytes(t, head_dim, value_dim, true) * t.blocks_per_sm <= shared_limit) {
       tiles.push_back(t);
     }
   };

@@ -111,6 +111,29 @@ TEST(RowTiles, KernelsMadeAheadServeDevicesOfAnySize) {
   }
 }
 
+TEST(RowTiles, KernelsMadeForARecordedProblemServeDevicesOfAnySize) {
+  for (const bool packed_q : {false, true}) {
+    for (const std::int64_t batch : {1, 3, 12, 16, 40}) {
+      for (const std::int64_t heads_kv : {4, 8, 32}) {
+        for (const std::int64_t keys : {500, 8192, 131072}) {
+          Problem problem = decoding(batch, 32, heads_kv, 1, keys);
+          if (packed_q) {
+            problem.features.varlen = problem.ragged.packed_q = true;
+            problem.ragged.total_q = batch;
+          }
+          const std::vector<jit::Spec> made = api::specs_for(problem, "sm_90a", 0);
+          for (const int units : {16, 78, 108, 114, 132, 148}) {
+            const KernelPlan plan = plan_gpu(problem, device("sm_90a", units));
+            EXPECT_NE(std::find(made.begin(), made.end(), plan.spec), made.end())
+                << (packed_q ? "packed, " : "") << units << " units, batch " << batch << ", "
+                << heads_kv << " heads, " << keys << " keys: " << plan.config;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(RowTiles, ShortSequencesAreOneStepOnCdna) {
   const auto step = [](const Problem& p) {
     const KernelPlan plan = plan_gpu(p, device("gfx942", 304));

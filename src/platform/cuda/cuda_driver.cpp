@@ -23,6 +23,8 @@ using Pointer = std::uint64_t;  // CUdeviceptr
 
 constexpr Result kSuccess = 0, kOutOfMemory = 2;
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97, kPageable = 88;
+// Compute capability from which griddepcontrol.wait is more than nothing.
+constexpr int kWaitsByItself = 9;
 constexpr int kMemoryClock = 36, kMemoryBus = 37;
 constexpr int kPointerDevice = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -174,7 +176,8 @@ class CudaDriver final : public GpuDriver {
   void launch(int ordinal, void* function, const LaunchShape& shape, void** parameters,
               Stream stream) override {
     make_current(ordinal);
-    if (shape.begins_early && api_.launch_with) {
+    const bool waits_by_itself = contexts_[static_cast<std::size_t>(ordinal)].waits_by_itself;
+    if (shape.begins_early && waits_by_itself && api_.launch_with) {
       LaunchAttribute early = {kBeginsEarly, {}, {}};
       early.value[0] = 1;
       const LaunchConfig config = {{shape.blocks, 1, 1},
@@ -297,7 +300,9 @@ class CudaDriver final : public GpuDriver {
   void make_current(int ordinal) {
     Context& context = contexts_[static_cast<std::size_t>(ordinal)];
     std::call_once(context.retained, [&] {
-      check_device(api_.retain(&context.handle, device_at(ordinal)), "cuDevicePrimaryCtxRetain");
+      const CudaDevice device = device_at(ordinal);
+      context.waits_by_itself = attribute(device, kMajor) >= kWaitsByItself;
+      check_device(api_.retain(&context.handle, device), "cuDevicePrimaryCtxRetain");
     });
     CudaContext current = nullptr;
     if (api_.get_current(&current) == kSuccess && current == context.handle) return;
@@ -307,6 +312,7 @@ class CudaDriver final : public GpuDriver {
   struct Context {
     std::once_flag retained;
     CudaContext handle = nullptr;
+    bool waits_by_itself = false;  // kernels can wait for the launch before them
   };
 
   void* library_ = nullptr;
