@@ -107,9 +107,10 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
   const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
   const bool few_long_rows = std::max(dim, value_dim) > 128 &&
                              (problem.batch_invariant || rows < 64LL * device.compute_units);
-  // So do the places of rows in pages.
-  const bool modified =
-      builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) || few_long_rows;
+  // So do the places of rows in pages, and a window with a left edge alone.
+  const bool left_alone = builder.facts.window_left && !builder.facts.window_right;
+  const bool modified = builder.modified() || !builder.facts.aligned ||
+                        takes_page_tiles(problem) || few_long_rows || left_alone;
   Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
   // Of short packed sequences high tiles would waste many rows.
   const int widest = std::max(dim, value_dim);

@@ -73,6 +73,7 @@ constexpr Variant kVariants[] = {
        p.causal = true;
      }},
     {"board", [](Problem& p) { p.seq_q = p.seq_k = 64; }},
+    {"left window", [](Problem& p) { p.window = {300, -1}; }},
     {"window",
      [](Problem& p) {
        p.window = {300, 7};
@@ -94,7 +95,7 @@ constexpr Variant kVariants[] = {
     {"bias", [](Problem& p) { p.features.bias = true; }},
     {"mask", [](Problem& p) { p.features.mask = true; }},
 };
-constexpr std::size_t kRepresentativeVariants = 11;
+constexpr std::size_t kRepresentativeVariants = 12;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p;
