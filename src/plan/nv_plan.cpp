@@ -57,6 +57,11 @@ Builder nv_builder(const Problem& problem, const Target& target) {
   return builder;
 }
 
+// A window with a left edge alone, which takes registers.
+bool left_edge_alone(const Builder& builder) {
+  return builder.facts.window_left && !builder.facts.window_right;
+}
+
 // Rows of (query, head of the group) that one narrow block of the mma.sync family holds: few
 // queries share the reading of K and V, and split keys keep the device busy.
 bool few_rows(const Problem& problem, const Target& target, const AttentionArgs& args) {
@@ -108,9 +113,8 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
   const bool few_long_rows = std::max(dim, value_dim) > 128 &&
                              (problem.batch_invariant || rows < 64LL * device.compute_units);
   // So do the places of rows in pages, and a window with a left edge alone.
-  const bool left_alone = builder.facts.window_left && !builder.facts.window_right;
-  const bool modified = builder.modified() || !builder.facts.aligned ||
-                        takes_page_tiles(problem) || few_long_rows || left_alone;
+  const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) ||
+                        few_long_rows || left_edge_alone(builder);
   Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
   // Of short packed sequences high tiles would waste many rows.
   const int widest = std::max(dim, value_dim);
@@ -181,9 +185,10 @@ KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFac
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   const bool crowded = !builder.facts.aligned || (builder.modified() && takes_page_tiles(problem));
+  NvF16x3Tile standard = nvf16x3_default(dim, value_dim, crowded, shared);
+  if (left_edge_alone(builder)) standard.tile_keys = std::min(standard.tile_keys, 32);
   const NvF16x3Tile tile =
-      builder.choose(kNvF16x3, nvf16x3_default(dim, value_dim, crowded, shared),
-                     [&] { return nvf16x3_tiles(dim, value_dim, shared); });
+      builder.choose(kNvF16x3, standard, [&] { return nvf16x3_tiles(dim, value_dim, shared); });
   return builder.finish(
       kNvF16x3,
       {numbers_of(tile), tile.tile_keys, nvf16x3_threads(tile),
