@@ -224,11 +224,12 @@ HF_DEVICE SharedPlace shared_place(char* p) {
   return reinterpret_cast<u32>((__attribute__((address_space(3))) char*)p);
 }
 // Lane i fetches 16 bytes at its offset to place to + 16 * i; past the end of the buffer lie zeros.
-// As assembly, since the compiler would wait for it before the next read of shared memory.
+// As assembly, since the compiler would wait for it before the next read of shared memory. m0 is
+// reserved: the compiler sets it before each use of its own, of which these kernels have none.
 HF_DEVICE void load4_to_shared(Buffer buffer, int offset, SharedPlace to) {
   asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(to),
                "v"(offset), "s"(buffer.words)
-               : "memory", "m0");
+               : "memory");
 }
 // All loads that the wave has started are done.
 HF_DEVICE void wait_for_loads() {
