@@ -73,7 +73,10 @@ constexpr Variant kVariants[] = {
        p.causal = true;
      }},
     {"board", [](Problem& p) { p.seq_q = p.seq_k = 64; }},
-    {"left window", [](Problem& p) { p.window = {300, -1}; }},
+    {"left window",
+     [](Problem& p) {
+       p.window = {300, -1};
+     }},
     {"window",
      [](Problem& p) {
        p.window = {300, 7};
