@@ -1,6 +1,8 @@
 // The tile vocabulary on mma.sync m16n8k16, ldmatrix and cp.async: sm_80 and everything after it.
 #pragma once
 
+#include "gpu/tile/fragments_nv.h"
+
 namespace hipflash {
 
 // A tile of 16-bit elements in shared memory, rows without padding. The 16-byte piece c of row r
@@ -129,16 +131,12 @@ struct FragmentReader {
   }
   // Rows and columns as they are: the A operand of Q, the B operand of K.
   HF_DEVICE void read(unsigned (&f)[4], unsigned tile, int row_block, int column_block) const {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
-                 : "r"(address(tile, row_block, column_block)));
+    read_block<false>(f, address(tile, row_block, column_block));
   }
   // Transposed: the B operand of V, whose rows are the summed dimension.
   HF_DEVICE void read_transposed(unsigned (&f)[4], unsigned tile, int row_block,
                                  int column_block) const {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
-                 : "r"(address(tile, row_block, column_block)));
+    read_block<true>(f, address(tile, row_block, column_block));
   }
 };
 
@@ -155,34 +153,13 @@ HF_DEVICE FragmentReader<Columns> columns_first_reader() {
   return {(unsigned)SharedTile<Columns>::offset((lane & 7) + (lane >> 4) * 8, (lane >> 3) & 1)};
 }
 
-// ---- products: c += a . b, or c = a . b (which costs no registers to clear)
-
-#define HF_MMA(TYPE, ADDEND)                             \
-  "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE \
-  ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " ADDEND ";"
+// ---- products: c += a . b, or c = a . b
 
 HF_DEVICE void mma(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (kBf16) {
-    asm(HF_MMA("bf16", "{%0,%1,%2,%3}")
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm(HF_MMA("f16", "{%0,%1,%2,%3}")
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
+  mma_of<kBf16>(c, a, b0, b1);
 }
 HF_DEVICE void mma_first(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (kBf16) {
-    asm(HF_MMA("bf16", "{%10,%10,%10,%10}")
-        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-  } else {
-    asm(HF_MMA("f16", "{%10,%10,%10,%10}")
-        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-  }
+  mma_first_of<kBf16>(c, a, b0, b1);
 }
-#undef HF_MMA
 
 }  // namespace hipflash

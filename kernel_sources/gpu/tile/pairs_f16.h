@@ -7,6 +7,7 @@
 // factors, one for each row.
 #pragma once
 
+#include "gpu/tile/fragments_nv.h"
 #include "gpu/tile/rows_f32.h"
 
 namespace hipflash {
@@ -147,18 +148,6 @@ HF_DEVICE unsigned columns_first_place(int lane) {
   return (lane % 8 + lane / 16 * 8) * Tile::kPitch + lane / 8 % 2 * 32;
 }
 
-template <bool kTransposed>
-HF_DEVICE void read_block(unsigned (&x)[4], unsigned from) {
-  if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(from));
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(from));
-  }
-}
 template <class Tile, bool kTransposed = false>
 HF_DEVICE void read_pair(Pair& x, unsigned place, int row_block, int column_block) {
   const unsigned from = place + row_block * 16 * Tile::kPitch + column_block * 64;
@@ -167,23 +156,11 @@ HF_DEVICE void read_pair(Pair& x, unsigned place, int row_block, int column_bloc
 }
 
 // c += a . b, or c = a . b.
-HF_DEVICE void mma(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-HF_DEVICE void mma_first(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%10,%10,%10,%10};"
-      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-}
 HF_DEVICE void mma(bool first, float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if (first) {
-    mma_first(c, a, b0, b1);
+    mma_first_of<false>(c, a, b0, b1);
   } else {
-    mma(c, a, b0, b1);
+    mma_of<false>(c, a, b0, b1);
   }
 }
 

@@ -43,7 +43,7 @@ HF_DEVICE void multiply_keys(ScoreTile& s, unsigned q, unsigned k, unsigned row_
           for (int i = 0; i < kRowTiles; i++) {
             const unsigned(&x)[4] = product == 0 ? a[i].low : a[i].high;
             const unsigned(&y)[4] = product == 2 ? b.low : b.high;
-            mma(&sum[i][8 * n + 4 * e], x, y[2 * e], y[2 * e + 1]);
+            mma_of<false>(&sum[i][8 * n + 4 * e], x, y[2 * e], y[2 * e + 1]);
           }
         }
       }
