@@ -4,7 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "autotune/tile_json.h"
 #include "core/fail.h"
+#include "core/json.h"
 
 namespace hipflash::autotune {
 namespace {
@@ -13,18 +15,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-
-ordered_json tile_json(const plan::TileNumbers& tile) {
-  ordered_json made = ordered_json::object();
-  for (const auto& [name, value] : tile) made[name] = value;
-  return made;
-}
-
-plan::TileNumbers tile_of(const ordered_json& from) {
-  plan::TileNumbers tile;
-  for (const auto& [name, value] : from.items()) tile.emplace_back(name, value.get<int>());
-  return tile;
-}
 
 ElementType element_of(const std::string& name) {
   for (const ElementType element : {ElementType::f16, ElementType::bf16, ElementType::f32}) {
@@ -110,44 +100,42 @@ Document parse_document(std::string_view text) {
 }
 
 std::string to_json(const Document& document) {
-  const auto line = [](const ordered_json& json) {
-    return json.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
-  };
   const Fingerprint& device = document.device;
   // One line for each thing, so that people and version control see what changed.
-  std::string text = fmt::format("{{\"format\":{},\n\"device\":{},\n\"entries\":[", kFormat,
-                                 line({{"platform", device.platform},
-                                       {"name", device.name},
-                                       {"arch", device.arch},
-                                       {"compute_units", device.compute_units},
-                                       {"memory_clock_khz", device.memory_clock_khz},
-                                       {"memory_bus_bits", device.memory_bus_bits}}));
+  std::string text =
+      fmt::format("{{\"format\":{},\n\"device\":{},\n\"entries\":[", kFormat,
+                  json_line(ordered_json{{"platform", device.platform},
+                                         {"name", device.name},
+                                         {"arch", device.arch},
+                                         {"compute_units", device.compute_units},
+                                         {"memory_clock_khz", device.memory_clock_khz},
+                                         {"memory_bus_bits", device.memory_bus_bits}}));
   const char* separator = "\n";
   for (const Entry& entry : document.entries) {
-    text += separator + line({{"family", entry.key.family},
-                              {"text", entry.text},
-                              {"dtype", plan::element_name(entry.key.element)},
-                              {"head_dim", entry.key.head_dim},
-                              {"value_head_dim", entry.key.value_head_dim},
-                              {"features", entry.key.features},
-                              {"queries", entry.key.queries},
-                              {"keys", entry.key.keys},
-                              {"heads", entry.key.heads},
-                              {"default", entry.is_default},
-                              {"tile", tile_json(entry.tile)},
-                              {"gain", std::round(entry.gain * 1e4) / 1e4}});
+    text += separator + json_line(ordered_json{{"family", entry.key.family},
+                                               {"text", entry.text},
+                                               {"dtype", plan::element_name(entry.key.element)},
+                                               {"head_dim", entry.key.head_dim},
+                                               {"value_head_dim", entry.key.value_head_dim},
+                                               {"features", entry.key.features},
+                                               {"queries", entry.key.queries},
+                                               {"keys", entry.key.keys},
+                                               {"heads", entry.key.heads},
+                                               {"default", entry.is_default},
+                                               {"tile", tile_json(entry.tile)},
+                                               {"gain", std::round(entry.gain * 1e4) / 1e4}});
     separator = ",\n";
   }
   text += "],\n\"quarantine\":[";
   separator = "\n";
   for (const Quarantined& q : document.quarantine) {
-    text += separator + line({{"family", q.family},
-                              {"text", q.text},
-                              {"dtype", plan::element_name(q.element)},
-                              {"head_dim", q.head_dim},
-                              {"value_head_dim", q.value_head_dim},
-                              {"tile", tile_json(q.tile)},
-                              {"reason", q.reason}});
+    text += separator + json_line(ordered_json{{"family", q.family},
+                                               {"text", q.text},
+                                               {"dtype", plan::element_name(q.element)},
+                                               {"head_dim", q.head_dim},
+                                               {"value_head_dim", q.value_head_dim},
+                                               {"tile", tile_json(q.tile)},
+                                               {"reason", q.reason}});
     separator = ",\n";
   }
   return text + "]}\n";

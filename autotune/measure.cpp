@@ -154,7 +154,7 @@ class Measurer::Impl {
     config.args.block_table = tensors_.block_table;
 
     poison();
-    config.runner->run(config.args, {});
+    config.runner->run(AttentionArgs(config.args), {});
     memory_->synchronize();
     memory_->download(out_.data());
     if (host_.lse) memory_->download(lse_.data());
@@ -178,7 +178,8 @@ class Measurer::Impl {
     } work{config, repeat};
     const auto run = [](void* context) {
       auto& all = *static_cast<Work*>(context);
-      for (int i = 0; i < all.repeat; ++i) all.config.runner->run(all.config.args, {});
+      for (int i = 0; i < all.repeat; ++i)
+        all.config.runner->run(AttentionArgs(all.config.args), {});
     };
     if (id_.platform == Platform::cpu) {
       const auto start = std::chrono::steady_clock::now();

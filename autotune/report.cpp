@@ -65,13 +65,6 @@ details{margin:.5em 0}summary{cursor:pointer;color:var(--link)}
 </style></head><body>
 )";
 
-const ConfigSample* chosen_of(const RaceSample& race) {
-  for (const ConfigSample& config : race.configs) {
-    if (config.state == "chosen") return &config;
-  }
-  return nullptr;
-}
-
 double gflops(const RaceSample& race, double ms) {
   return ms > 0 ? race.flops / ms * 1e-6 : 0.0;
 }

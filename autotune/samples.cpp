@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
+
 namespace hipflash::autotune {
 namespace {
 
@@ -85,7 +87,7 @@ std::string samples_json(const std::vector<RaceSample>& races) {
                     {"flops", race.flops},
                     {"configs", configs}});
   }
-  return Json{{"races", list}}.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+  return json_line(Json{{"races", list}}) + "\n";
 }
 
 void add_sample(std::vector<RaceSample>& races, RaceSample race) {

@@ -34,5 +34,10 @@ std::string samples_name(const Fingerprint& device);  // of the file in the stor
 
 // One HTML page.
 std::string report_html(const Fingerprint& device, const std::vector<RaceSample>& races);
+// A table, one line for each problem.
+std::string report_text(const std::vector<RaceSample>& races);
+
+// Null if none was: every config failed.
+const ConfigSample* chosen_of(const RaceSample& race);
 
 }  // namespace hipflash::autotune

@@ -5,6 +5,7 @@
 
 #include "autotune/sequences.h"
 #include "core/format.h"
+#include "plan/dense_problem.h"
 
 namespace hipflash::autotune {
 namespace {
@@ -40,16 +41,8 @@ struct Shape {
 };
 
 Problem problem_of(const Shape& shape) {
-  Problem p;
-  p.dtype = shape.dtype;
-  p.batch = shape.batch;
-  p.heads_q = shape.heads_q;
-  p.heads_kv = shape.heads_kv;
-  p.seq_q = shape.seq_q;
-  p.seq_k = shape.seq_k;
-  p.head_dim = p.value_head_dim = shape.head_dim;
-  p.causal = shape.causal;
-  p.set_dense_bshd();
+  Problem p = plan::dense_problem({shape.dtype, shape.batch, shape.heads_q, shape.heads_kv,
+                                   shape.seq_q, shape.seq_k, shape.head_dim, shape.causal});
   if (shape.layout == Layout::packed) {
     p.features.varlen = p.ragged.packed_q = p.ragged.packed_k = true;
   } else if (shape.layout == Layout::paged) {
@@ -126,7 +119,16 @@ std::vector<Shape> gpu_shapes(bool full) {
     for (const int dim : {32, 96, 192}) {
       for (const bool causal : {true, false}) add(DType::bf16, dim, causal, seq);
     }
-    for (const int dim : {64, 128}) add(DType::f32, dim, true, seq);
+  }
+  for (const int seq : {2048, 8192}) {
+    for (const int dim : {40, 80}) {
+      for (const bool causal : {true, false}) add(DType::f16, dim, causal, seq);
+    }
+  }
+  for (const int seq : {2048, 512, 8192}) {
+    for (const int dim : {64, 128, 32, 96, 256}) {
+      for (const bool causal : {true, false}) add(DType::f32, dim, causal, seq);
+    }
   }
   return shapes;
 }

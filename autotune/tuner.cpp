@@ -5,6 +5,8 @@
 #include <cmath>
 #include <future>
 #include <optional>
+#include <stop_token>
+#include <vector>
 
 #include "core/fail.h"
 #include "core/log.h"
@@ -38,6 +40,50 @@ std::string label_of(const plan::TileKey& key) {
   if (key.value_head_dim != key.head_dim) text += fmt::format("/{}", key.value_head_dim);
   return text + " " + key.features;
 }
+
+// The user's wish, or the end of the time that was given since `start`.
+bool must_stop(const TuneOptions& options, Clock::time_point start) {
+  if (options.stop && options.stop()) return true;
+  const std::chrono::duration<double> spent = Clock::now() - start;
+  return options.budget_minutes > 0 && spent.count() > 60 * options.budget_minutes;
+}
+
+// Waits for a compile, which may take minutes; false if tuning is to stop before.
+bool wait_for(const std::shared_future<jit::CodeObject>& code, const TuneOptions& options,
+              Clock::time_point start) {
+  constexpr std::chrono::milliseconds kSlice{50};
+  while (code.wait_for(kSlice) != std::future_status::ready) {
+    if (must_stop(options, start)) return false;
+  }
+  return true;
+}
+
+// Stops what still compiles when nobody will look at it: a compile may take minutes, and whoever
+// destroys the provider waits for those under way. Waits for their ends, so that who asks for the
+// same code next does not meet them; not for long, since a compiler in this process goes on.
+class Compiles {
+ public:
+  Compiles() = default;
+  Compiles(const Compiles&) = delete;
+  Compiles& operator=(const Compiles&) = delete;
+  ~Compiles() {
+    stop_.request_stop();
+    const Clock::time_point enough = Clock::now() + std::chrono::seconds(5);
+    for (const auto& code : begun_) code.wait_until(enough);
+  }
+
+  std::shared_future<jit::CodeObject> begin(jit::CodeProvider& provider, const jit::Spec& spec) {
+    std::erase_if(begun_, [](const std::shared_future<jit::CodeObject>& code) {
+      return code.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+    begun_.push_back(provider.get_async(spec, stop_.get_token()));
+    return begun_.back();
+  }
+
+ private:
+  std::stop_source stop_;
+  std::vector<std::shared_future<jit::CodeObject>> begun_;  // and not known to have ended
+};
 
 // A problem with the configs that are tried for it.
 struct Task {
@@ -109,11 +155,7 @@ class Tuner {
  private:
   bool on_cpu() const { return setup_.facts.kind == platform::Kind::cpu; }
 
-  bool must_stop() const {
-    if (options_.stop && options_.stop()) return true;
-    const std::chrono::duration<double> spent = Clock::now() - start_;
-    return options_.budget_minutes > 0 && spent.count() > 60 * options_.budget_minutes;
-  }
+  bool must_stop() const { return autotune::must_stop(options_, start_); }
 
   void report(const std::string& now, double left) const {
     if (options_.progress) options_.progress({done_, summary_.problems, now, left});
@@ -158,7 +200,8 @@ class Tuner {
     task.compiling = true;
     for (const plan::TileNumbers& tile : task.tiles) {
       const OnlyTile only(tile);
-      task.codes.push_back(setup_.provider->get_async(setup_.planner(task.problem, &only).spec));
+      task.codes.push_back(
+          compiles_.begin(*setup_.provider, setup_.planner(task.problem, &only).spec));
     }
   }
 
@@ -173,7 +216,8 @@ class Tuner {
     store_.add(news);
   }
 
-  // The configs worth running: compiled, and not pruned by what their code objects say.
+  // The configs worth running: compiled, and not pruned by what their code objects say. None if it
+  // was interrupted.
   std::vector<plan::TileNumbers> prune(Task& task, std::vector<ConfigSample>& log_of) {
     if (task.codes.empty()) return task.tiles;
     std::vector<plan::TileNumbers> left;
@@ -181,6 +225,7 @@ class Tuner {
     for (std::size_t i = 0; i < task.tiles.size(); ++i) {
       report(fmt::format("compiling {} ({} of {})", label_of(task.key), i + 1, task.tiles.size()),
              seconds_left_);
+      if (!wait_for(task.codes[i], options_, start_)) return {};
       std::string skip;
       try {
         const jit::CodeObject code = task.codes[i].get();
@@ -211,6 +256,7 @@ class Tuner {
     RaceSample sample;
     std::vector<ConfigSample> unmeasured;
     const std::vector<plan::TileNumbers> tiles = prune(task, unmeasured);
+    if (tiles.empty()) return false;
     report("preparing " + label_of(task.key), seconds_left_);
     worker_.load(task.problem, setup_.load_limit);
 
@@ -331,6 +377,7 @@ class Tuner {
   const Fingerprint device_;
   Store store_;
   Worker worker_;
+  Compiles compiles_;
   const Clock::time_point start_;
   TuneSummary summary_;
   std::size_t done_ = 0;
@@ -353,19 +400,20 @@ TuneCheck check_problems(const TunerSetup& setup, const TuningTable& table,
   for (Problem problem : problems) {
     if (make_measurable(problem)) measurable.push_back(problem);
   }
+  Compiles compiles;
   if (setup.provider) {  // all compile before anything is timed
     std::vector<std::shared_future<jit::CodeObject>> codes;
     for (const Problem& problem : measurable) {
-      codes.push_back(setup.provider->get_async(setup.planner(problem, nullptr).spec));
-      codes.push_back(setup.provider->get_async(setup.planner(problem, &table).spec));
+      codes.push_back(compiles.begin(*setup.provider, setup.planner(problem, nullptr).spec));
+      codes.push_back(compiles.begin(*setup.provider, setup.planner(problem, &table).spec));
     }
-    for (const auto& code : codes) code.wait();
+    for (const auto& code : codes) {
+      if (!wait_for(code, options, start)) return check;
+    }
   }
   Worker worker(setup.helper, setup.device, setup.context);
   for (std::size_t at = 0; at < measurable.size(); ++at) {
-    const std::chrono::duration<double> spent = Clock::now() - start;
-    if (options.stop && options.stop()) break;
-    if (options.budget_minutes > 0 && spent.count() > 60 * options.budget_minutes) break;
+    if (must_stop(options, start)) return check;
     const Problem& problem = measurable[at];
     const plan::TileChoice standard = setup.planner(problem, nullptr).tile;
     const plan::TileChoice tuned = setup.planner(problem, &table).tile;
@@ -412,6 +460,7 @@ TuneCheck check_problems(const TunerSetup& setup, const TuningTable& table,
     }
     check.rows.push_back(std::move(row));
   }
+  check.complete = true;
   return check;
 }
 

@@ -15,10 +15,13 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "api/problem_json.h"
+#include "autotune/tile_json.h"
 #include "core/fail.h"
+#include "core/json.h"
 #include "core/settings.h"
 #include "jit/installation.h"
 #include "jit/process.h"
@@ -32,12 +35,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kHelper = "hipflash-measure";
 constexpr double kStartLimit = 60.0;  // seconds: a runtime's first call on a busy machine
 
-Json tile_json(const plan::TileNumbers& tile) {
-  Json made = Json::object();
-  for (const auto& [name, value] : tile) made[name] = value;
-  return made;
-}
-
 bool send_all(int socket, std::string_view text) {
   while (!text.empty()) {
     const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
@@ -46,10 +43,6 @@ bool send_all(int socket, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
   return true;
-}
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -151,7 +144,7 @@ Json Worker::ask(const Json& request, double limit) {
   if (process_ < 0) start();
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(limit));
-  bool open = send_all(socket_, dump(request));
+  bool open = send_all(socket_, json_line(request) + "\n");
   std::size_t line = std::string::npos;
   while (open && (line = received_.find('\n')) == std::string::npos) {
     const auto left =
@@ -220,10 +213,7 @@ Json serve(const Json& request, std::unique_ptr<Measurer>& measurer) {
     return {{"ok", true}};
   }
   if (what == "try") {
-    plan::TileNumbers tile;
-    for (const auto& [name, value] : request.at("tile").items()) {
-      tile.emplace_back(name, value.get<int>());
-    }
+    const plan::TileNumbers tile = tile_of(request.at("tile"));
     const Trial trial = measurer->try_tile(tile);
     return {{"id", trial.id}, {"fault", trial.fault}, {"ms", trial.ms}};
   }
@@ -259,7 +249,7 @@ int serve_measuring() {
       answer = {{"error", error.what()}};
     }
     received.erase(0, line + 1);
-    if (!send_all(STDIN_FILENO, dump(answer))) return 1;
+    if (!send_all(STDIN_FILENO, json_line(answer) + "\n")) return 1;
   }
 }
 

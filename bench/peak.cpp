@@ -18,6 +18,15 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// One cache line; `to` is at the start of one.
+void write_past_caches(float* to, const float (&line)[16]) {
+#if defined(__x86_64__)
+  for (int i = 0; i < 16; i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(line + i));
+#else
+  std::copy(line, line + 16, to);
+#endif
+}
+
 #if defined(__x86_64__)
 
 constexpr int kChains = 12;  // covers latency times throughput of every core so far
@@ -102,6 +111,22 @@ double read_gigabytes_per_second(std::span<const float> buffer) {
   }
   for (float& sum : sums) asm volatile("" ::"m"(sum));
   return static_cast<double>(kStreams * each * sizeof(float)) / (thread_seconds() - start) * 1e-9;
+}
+
+double read_and_write_gigabytes_per_second(std::span<float> buffer) {
+  constexpr std::size_t kRead = 5, kPiece = 16;
+  const std::size_t each = buffer.size() / (kRead + 1) / kPiece * kPiece;
+  float* const to = buffer.data() + kRead * each;
+  const double start = thread_seconds();
+  for (std::size_t i = 0; i < each; i += kPiece) {
+    float sums[kPiece] = {};
+    for (std::size_t stream = 0; stream < kRead; ++stream) {
+      for (std::size_t j = 0; j < kPiece; ++j) sums[j] += buffer[stream * each + i + j];
+    }
+    write_past_caches(to + i, sums);
+  }
+  return static_cast<double>((kRead + 1) * each * sizeof(float)) / (thread_seconds() - start) *
+         1e-9;
 }
 
 double quantile(std::vector<double> samples, double share) {

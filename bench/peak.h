@@ -18,8 +18,11 @@ double wall_seconds();
 // for "avx512_bf16" products of bf16 pairs. 0 for "portable", whose width is the compiler's choice.
 double peak_gflops(const std::string& isa);
 
-// GB/s at which one thread reads a buffer that exceeds every cache.
+// GB/s at which one thread reads a large buffer.
 double read_gigabytes_per_second(std::span<const float> buffer);
+// GB/s of one thread that reads five floats of a large buffer for each that it writes into it, past
+// the caches where the processor can: what attention of one query and two keys reads and writes.
+double read_and_write_gigabytes_per_second(std::span<float> buffer);
 
 // Sorts a copy. `share` 0.5 is the median.
 double quantile(std::vector<double> samples, double share);

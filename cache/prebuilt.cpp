@@ -31,7 +31,7 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view suffix) 
 
 }  // namespace
 
-Prebuilt::Prebuilt(const Sources& sources) {
+Prebuilt::Prebuilt(const Sources& sources) : warn_(sources.warn) {
   for (const auto& pack : sources.packs) sources_.push_back({{}, pack});
   for (const fs::path& path : sources.paths) add(path, /*installed=*/false, sources.trust);
   for (const fs::path& path : sources.installed) add(path, /*installed=*/true, sources.trust);
@@ -62,7 +62,7 @@ void Prebuilt::add_pack(const fs::path& path, const PackTrust& trust) {
 }
 
 void Prebuilt::refuse(const fs::path& path, std::string reason) {
-  log(LogLevel::warn, "prebuilt kernels: {} is not used: {}", path.string(), reason);
+  if (warn_) log(LogLevel::warn, "prebuilt kernels: {} is not used: {}", path.string(), reason);
   refused_.push_back({path.string(), std::move(reason)});
 }
 

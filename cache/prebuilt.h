@@ -44,6 +44,7 @@ class Prebuilt {
     /// they cannot be signed. Packs there are asked for their signature like any.
     std::vector<std::filesystem::path> installed;
     PackTrust trust;
+    bool warn = true;  ///< Log what is left out; refused() has it in any case.
   };
 
   /// What is missing, unreadable, damaged, unsigned where a signature is wanted, or could have been
@@ -82,6 +83,7 @@ class Prebuilt {
 
   std::vector<Source> sources_;
   std::vector<Refusal> refused_;
+  bool warn_;
   std::mutex mutex_;  // guards what follows
   bool indexed_ = false;
   std::unordered_map<std::string, std::vector<Candidate>> by_spec_;

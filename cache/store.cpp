@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTempPrefix = "tmp-";
 constexpr const char* kLockFolder = "locks";
 constexpr const char* kPruneLock = "prune";
 // Writing an entry takes milliseconds: a temporary file of this age has lost its writer.
@@ -42,9 +41,12 @@ std::chrono::system_clock::time_point time_of(const struct timespec& time) {
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
 }
 
+bool same_time(const struct timespec& a, const struct timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
 bool same_version(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
-         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && same_time(a.st_mtim, b.st_mtim);
 }
 
 // Calls visit(path, stat) for the files of a folder. Files may come and go meanwhile.
@@ -111,6 +113,13 @@ std::optional<Entry> Store::find(std::string_view key) {
   return std::nullopt;
 }
 
+std::optional<Entry> Store::find_by_spec(const std::string& spec_id) {
+  for (const std::string& key : keys_of(spec_id)) {
+    if (auto entry = find(key)) return entry;
+  }
+  return std::nullopt;
+}
+
 bool Store::put(const EntryInfo& info, ByteView code) {
   if (!writable()) return false;
   const Bytes file = encode(info, code);
@@ -134,11 +143,11 @@ bool Store::put(const EntryInfo& info, ByteView code) {
   return false;
 }
 
-void Store::evict(std::string_view key, std::string_view reason) {
-  if (!readable() || !is_key(key)) return;
+bool Store::evict(std::string_view key, std::string_view reason) {
+  if (!readable() || !is_key(key)) return true;
   struct stat status {};
-  if (lstat(entry_path(key).c_str(), &status) != 0) return;
-  remove_faulty(key, status, std::string(reason));
+  if (lstat(entry_path(key).c_str(), &status) != 0) return true;
+  return remove_faulty(key, status, std::string(reason));
 }
 
 FileLock Store::lock(std::string_view key, std::chrono::milliseconds wait) {
@@ -173,14 +182,15 @@ std::vector<Listed> Store::list() const {
 
 std::vector<Listed> Store::verify(bool evict_faulty) {
   std::vector<Listed> entries = list();
-  for (Listed& listed : entries) {
-    if (!listed.fault.empty()) continue;
+  std::erase_if(entries, [&](Listed& listed) {
+    if (!listed.fault.empty()) return false;
     const FileRead<Entry> read = read_entry_file(entry_path(listed.key), Links::Refuse);
     if (read.fault != Fault::None) listed.fault = read.decoded.reason;
-  }
+    return read.fault == Fault::Missing;  // removed meanwhile
+  });
   if (evict_faulty) {
-    for (const Listed& listed : entries) {
-      if (!listed.fault.empty()) evict(listed.key, listed.fault);
+    for (Listed& listed : entries) {
+      if (!listed.fault.empty()) listed.removed = evict(listed.key, listed.fault);
     }
   }
   return entries;
@@ -226,6 +236,9 @@ Removed Store::clear() {
     removed.bytes += found.bytes();
   }
   remove_stale_temporaries();
+  for_each_file(directory_.path, [](const fs::path& path, const struct stat&) {
+    if (path.filename().string().starts_with(kNotePrefix)) io::calls().unlink(path.c_str());
+  });
   for_each_file(directory_.path / kLockFolder, [](const fs::path& path, const struct stat&) {
     // Only a lock that is held by nobody else; who waits for it notices that its file has gone.
     const FileLock lock = FileLock::acquire(path, std::chrono::milliseconds(0));
@@ -263,6 +276,30 @@ std::vector<Store::Found> Store::scan() const {
            std::tie(b.status.st_mtim.tv_sec, b.status.st_mtim.tv_nsec, b.key);
   });
   return entries;
+}
+
+std::vector<std::string> Store::keys_of(const std::string& spec_id) {
+  const std::lock_guard guard(index_mutex_);
+  struct stat folder {};
+  if (readable() && stat(directory_.path.c_str(), &folder) == 0 &&
+      !same_time(folder.st_mtim, indexed_)) {
+    for (const Found& found : scan()) {
+      if (spec_of_.contains(found.key)) continue;
+      const FileRead<EntryHeader> read = read_entry_header(found.path, Links::Refuse);
+      // A header that cannot be read may be that of another version, so the file stays.
+      if (read.decoded && read.decoded->key == found.key) {
+        spec_of_.emplace(found.key, read.decoded->spec_id);
+      }
+    }
+    // An entry that comes within the same tick of the file system's clock leaves no other time.
+    const auto age = std::chrono::system_clock::now() - time_of(folder.st_mtim);
+    if (age > std::chrono::seconds(2)) indexed_ = folder.st_mtim;
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, spec] : spec_of_) {
+    if (spec == spec_id) keys.push_back(key);
+  }
+  return keys;
 }
 
 // Temporary file, fsync, rename, fsync of the directory: whenever this process or the machine dies,
@@ -307,18 +344,21 @@ void Store::remove_stale_temporaries() {
 
 // Removes the file that was found faulty, and only that one: another process may have put a good
 // one in its place.
-void Store::remove_faulty(std::string_view key, const struct stat& seen,
+// True if what was `seen` is not there any more, whoever removed or replaced it.
+bool Store::remove_faulty(std::string_view key, const struct stat& seen,
                           const std::string& reason) {
   const fs::path path = entry_path(key);
   struct stat now {};
-  if (lstat(path.c_str(), &now) != 0) return;
+  if (lstat(path.c_str(), &now) != 0) return true;
   const bool is_link = S_ISLNK(now.st_mode);  // refused at open, so `seen` is empty
-  if (!is_link && !same_version(now, seen)) return;
+  if (!is_link && !same_version(now, seen)) return true;
   if (io::calls().unlink(path.c_str()) == 0) {
     log(LogLevel::warn, "cache: {} is removed: {}", path.string(), reason);
-  } else if (errno != ENOENT) {
-    log_once(key, reason);
+    return true;
   }
+  if (errno == ENOENT) return true;
+  log_once(key, reason);
+  return false;
 }
 
 void Store::stop_writing(const std::string& reason) {

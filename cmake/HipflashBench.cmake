@@ -14,3 +14,11 @@ foreach(source ${HIPFLASH_BENCH_SOURCES})
   set_target_properties(
     bench_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endforeach()
+
+# The CPU kernels' text alone, without the library.
+add_executable(bench_cpu_kernels "${PROJECT_SOURCE_DIR}/bench/cpu_kernels/bench_kernels.cpp")
+target_include_directories(bench_cpu_kernels PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/kernel_sources")
+target_compile_definitions(bench_cpu_kernels
+                           PRIVATE HIPFLASH_KERNEL_SOURCES="${PROJECT_SOURCE_DIR}/kernel_sources")
+target_link_libraries(bench_cpu_kernels PRIVATE hipflash_bench_support hipflash_settings ${CMAKE_DL_LIBS})
+set_target_properties(bench_cpu_kernels PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench/kernels")

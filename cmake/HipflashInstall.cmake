@@ -1,4 +1,4 @@
-# What is installed: headers, library, programs, baseline kernels, CMake package, pkg-config file.
+# What is installed: headers, library, programs, general kernels, CMake package, pkg-config file.
 
 include(CMakePackageConfigHelpers)
 set(HIPFLASH_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/hipflash")
@@ -12,7 +12,7 @@ if(TARGET hipflash-compile)
   install(TARGETS hipflash-compile DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/hipflash")
 endif()
 install(TARGETS hipflash-measure DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/hipflash")
-if(TARGET hipflash_baseline)
+if(TARGET hipflash_general_kernels)
   install(
     DIRECTORY "${HIPFLASH_PREBUILT_DIR}"
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/hipflash"

@@ -1,8 +1,8 @@
 # libhipflash, shared or static, from one list of sources.
 #
-# `hipflash_objects` is compiled once. `hipflash` is what users link. `hipflash_internal` is the same
-# objects as an archive, for programs that look behind the public headers: the command, the compile
-# helper and the tests.
+# `hipflash_objects` and `hipflash_cold_objects` are compiled once. `hipflash` is what users link.
+# `hipflash_internal` is the same objects as an archive, for programs that look behind the public headers:
+# the command, the compile helper and the tests.
 
 include(EmbedKernelSources OPTIONAL)
 include(EmbedTunedResults)
@@ -18,36 +18,53 @@ file(
   "${PROJECT_SOURCE_DIR}/cache/*.cpp"
   "${PROJECT_SOURCE_DIR}/autotune/*.cpp")
 list(FILTER HIPFLASH_SOURCES EXCLUDE REGEX "_main\\.cpp$")  # programs, not library
+# What is not on the way of a warm call is built for size: it is most of the library.
+set(HIPFLASH_COLD_SOURCES "")
+foreach(source ${HIPFLASH_SOURCES})
+  file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}" "${source}")
+  if(name
+     MATCHES
+     "^(autotune|cache|src/jit|src/core|src/plan|src/verify/operations|src/api/(operation_kernels|verify_operation|host_copies|planning|tuning|devices|user_cache|[a-z_]*(pack|workload|inspect|problem_json|prebuilt|record)))[a-z_/]*\\.cpp$"
+  )
+    list(APPEND HIPFLASH_COLD_SOURCES "${source}")
+  endif()
+endforeach()
+list(REMOVE_ITEM HIPFLASH_SOURCES ${HIPFLASH_COLD_SOURCES})
 
-add_library(hipflash_objects OBJECT ${HIPFLASH_SOURCES} ${HIPFLASH_EMBEDDED_SOURCES} ${HIPFLASH_EMBEDDED_RESULTS})
+# What all of it is compiled with, and whoever includes its headers.
+add_library(hipflash_headers INTERFACE)
 target_include_directories(
-  hipflash_objects
-  PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+  hipflash_headers INTERFACE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
 # The headers that kernels and plans share are written for kernel compilers, with their own habits.
-target_include_directories(hipflash_objects SYSTEM PUBLIC "${PROJECT_SOURCE_DIR}/kernel_sources")
-target_compile_definitions(
-  hipflash_objects
-  PUBLIC HIPFLASH_VERSION="${PROJECT_VERSION}"
-  PRIVATE HIPFLASH_BUILD_CXX="${CMAKE_CXX_COMPILER}")
+target_include_directories(hipflash_headers SYSTEM INTERFACE "${PROJECT_SOURCE_DIR}/kernel_sources")
+target_compile_definitions(hipflash_headers INTERFACE HIPFLASH_VERSION="${PROJECT_VERSION}")
+if(NOT BUILD_SHARED_LIBS)
+  target_compile_definitions(hipflash_headers INTERFACE HIPFLASH_STATIC)
+endif()
+target_link_libraries(
+  hipflash_headers INTERFACE hipflash_spdlog nlohmann_json::nlohmann_json hipflash_sodium hipflash_zstd
+                             Threads::Threads ${CMAKE_DL_LIBS})
+
+add_library(hipflash_objects OBJECT ${HIPFLASH_SOURCES} ${HIPFLASH_EMBEDDED_SOURCES})
+target_compile_options(hipflash_objects PRIVATE "$<$<CONFIG:Release>:-O2>")
+add_library(hipflash_cold_objects OBJECT ${HIPFLASH_COLD_SOURCES} ${HIPFLASH_EMBEDDED_RESULTS})
+target_compile_options(hipflash_cold_objects PRIVATE "$<$<CONFIG:Release>:-Os>")
+foreach(objects hipflash_objects hipflash_cold_objects)
+  target_compile_options(${objects} PRIVATE "$<$<CONFIG:Release>:-ffunction-sections;-fdata-sections>")
+  target_compile_definitions(${objects} PRIVATE HIPFLASH_BUILD_CXX="${CMAKE_CXX_COMPILER}")
+  target_link_libraries(
+    ${objects}
+    PUBLIC hipflash_headers
+    PRIVATE hipflash_settings)
+  hipflash_precompile(${objects})
+endforeach()
 set_source_files_properties(
   "${PROJECT_SOURCE_DIR}/src/jit/installation.cpp"
   PROPERTIES COMPILE_DEFINITIONS "HIPFLASH_INSTALL_LIBDIR=\"${CMAKE_INSTALL_LIBDIR}\"")
-if(NOT BUILD_SHARED_LIBS)
-  target_compile_definitions(hipflash_objects PUBLIC HIPFLASH_STATIC)
-endif()
-target_link_libraries(
-  hipflash_objects
-  PUBLIC hipflash_spdlog nlohmann_json::nlohmann_json hipflash_sodium hipflash_zstd Threads::Threads
-         ${CMAKE_DL_LIBS}
-  PRIVATE hipflash_settings)
+set_source_files_properties(
+  ${HIPFLASH_EMBEDDED_SOURCES} ${HIPFLASH_EMBEDDED_RESULTS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
-# What is not on the way of a warm call is built for size: it is most of the library.
-target_compile_options(hipflash_objects PRIVATE "$<$<CONFIG:Release>:-O2;-ffunction-sections;-fdata-sections>")
-set(HIPFLASH_COLD_SOURCES ${HIPFLASH_SOURCES})
-list(FILTER HIPFLASH_COLD_SOURCES INCLUDE REGEX "/(autotune|cache|src/jit|src/api/[a-z_]*(pack|workload|inspect|problem_json|prebuilt|record)[a-z_]*)")
-set_source_files_properties(${HIPFLASH_COLD_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
-
-add_library(hipflash $<TARGET_OBJECTS:hipflash_objects>)
+add_library(hipflash $<TARGET_OBJECTS:hipflash_objects> $<TARGET_OBJECTS:hipflash_cold_objects>)
 add_library(hipflash::hipflash ALIAS hipflash)
 target_compile_features(hipflash INTERFACE cxx_std_17)
 target_include_directories(
@@ -73,16 +90,8 @@ else()
                        "$<INSTALL_INTERFACE:hipflash::sodium;hipflash::zstd>")
 endif()
 
-add_library(hipflash_internal STATIC $<TARGET_OBJECTS:hipflash_objects>)
-target_include_directories(
-  hipflash_internal PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_INCLUDE_DIRECTORIES>)
-target_include_directories(
-  hipflash_internal SYSTEM
-  PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_SYSTEM_INCLUDE_DIRECTORIES>)
-target_compile_definitions(
-  hipflash_internal PUBLIC $<TARGET_PROPERTY:hipflash_objects,INTERFACE_COMPILE_DEFINITIONS>)
+add_library(hipflash_internal STATIC $<TARGET_OBJECTS:hipflash_objects> $<TARGET_OBJECTS:hipflash_cold_objects>)
 target_link_libraries(
   hipflash_internal
-  PUBLIC hipflash_spdlog nlohmann_json::nlohmann_json hipflash_sodium hipflash_zstd Threads::Threads
-         ${CMAKE_DL_LIBS}
+  PUBLIC hipflash_headers
   PRIVATE hipflash_settings)

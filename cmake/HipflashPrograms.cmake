@@ -1,4 +1,4 @@
-# The hipflash command, the compile helper, and the baseline kernels that they make.
+# The hipflash command, the compile helper, and the general kernels that they make.
 
 file(GLOB HIPFLASH_COMPILE_MAIN CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/jit/compile_main.cpp")
 if(HIPFLASH_COMPILE_MAIN)
@@ -25,6 +25,7 @@ if(HIPFLASH_BUILD_COMMAND AND HIPFLASH_CLI_SOURCES)
     hipflash_cli
     PUBLIC hipflash_internal hipflash_CLI11
     PRIVATE hipflash_settings)
+  hipflash_precompile(hipflash_cli <nlohmann/json.hpp>)
   if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.cpp")
     add_executable(hipflash_command "${PROJECT_SOURCE_DIR}/src/cli/main.cpp")
     set_target_properties(hipflash_command PROPERTIES OUTPUT_NAME hipflash)
@@ -36,21 +37,21 @@ if(HIPFLASH_BUILD_COMMAND AND HIPFLASH_CLI_SOURCES)
   endif()
 endif()
 
-# Baseline kernels: the general configuration of the CPU families for every instruction set and dtype,
-# for machines without a compiler.
+# General kernels of the CPU families, for every instruction set and dtype: they serve machines
+# without a compiler.
 set(HIPFLASH_PREBUILT_DIR "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/hipflash/prebuilt")
-if(HIPFLASH_BASELINE_KERNELS AND TARGET hipflash_command AND NOT CMAKE_CROSSCOMPILING)
+if(HIPFLASH_GENERAL_KERNELS AND TARGET hipflash_command AND NOT CMAKE_CROSSCOMPILING)
   file(GLOB_RECURSE HIPFLASH_KERNEL_TEXT CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernel_sources/common/*"
        "${PROJECT_SOURCE_DIR}/kernel_sources/cpu/*")
   set(HIPFLASH_PREBUILT_STAMP "${PROJECT_BINARY_DIR}/prebuilt.stamp")
   add_custom_command(
     OUTPUT "${HIPFLASH_PREBUILT_STAMP}"
     COMMAND ${CMAKE_COMMAND} -E rm -rf "${HIPFLASH_PREBUILT_DIR}"
-    COMMAND ${CMAKE_COMMAND} -E env "HIPFLASH_CXX=${CMAKE_CXX_COMPILER}" $<TARGET_FILE:hipflash_command>
-            compile --baseline --output "${HIPFLASH_PREBUILT_DIR}"
+    COMMAND ${CMAKE_COMMAND} -E env HIPFLASH_COMPILE_TIMEOUT=1200 "HIPFLASH_CXX=${CMAKE_CXX_COMPILER}"
+            $<TARGET_FILE:hipflash_command> compile --general --output "${HIPFLASH_PREBUILT_DIR}"
     COMMAND ${CMAKE_COMMAND} -E touch "${HIPFLASH_PREBUILT_STAMP}"
     DEPENDS hipflash_command ${HIPFLASH_KERNEL_TEXT}
-    COMMENT "Compiling the baseline CPU kernels"
+    COMMENT "Compiling the general CPU kernels"
     VERBATIM)
-  add_custom_target(hipflash_baseline ALL DEPENDS "${HIPFLASH_PREBUILT_STAMP}")
+  add_custom_target(hipflash_general_kernels ALL DEPENDS "${HIPFLASH_PREBUILT_STAMP}")
 endif()

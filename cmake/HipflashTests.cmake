@@ -58,7 +58,7 @@ function(hipflash_test_suite folder)
   include("${PROJECT_SOURCE_DIR}/tests/${folder}/suite.cmake" OPTIONAL)
 endfunction()
 
-foreach(folder unit cache jit autotune numerics cli gpu_compile device)
+foreach(folder unit cache jit autotune numerics cli gpu_compile device api)
   if(TARGET hipflash_command OR NOT folder STREQUAL "cli")
     hipflash_test_suite(${folder})
   endif()
@@ -79,6 +79,28 @@ foreach(source ${HIPFLASH_EXAMPLES})
   add_test(NAME example.${name} COMMAND example_${name})
   set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
                                                   "${HIPFLASH_TEST_ENVIRONMENT}")
+endforeach()
+
+# The CPU kernels' text alone, on memory that ends at a protected page.
+add_executable(hipflash_check_kernels "${PROJECT_SOURCE_DIR}/tests/cpu_kernels/check_kernels.cpp"
+                                      "${PROJECT_SOURCE_DIR}/tests/cpu_kernels/random_problem.cpp")
+target_include_directories(
+  hipflash_check_kernels PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/kernel_sources"
+                                 "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+target_compile_definitions(hipflash_check_kernels
+                           PRIVATE HIPFLASH_KERNEL_SOURCES="${PROJECT_SOURCE_DIR}/kernel_sources")
+target_link_libraries(hipflash_check_kernels PRIVATE hipflash_settings ${CMAKE_DL_LIBS})
+target_compile_options(hipflash_check_kernels PRIVATE -O1)
+set_target_properties(hipflash_check_kernels PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${HIPFLASH_TEST_DIR}")
+set(watched "")
+if(HIPFLASH_SANITIZE MATCHES "address")
+  set(watched --options "-O1 -fsanitize=address")
+endif()
+foreach(isa portable avx2 avx512 avx512_bf16)
+  add_test(NAME cpu_kernels.${isa}
+           COMMAND hipflash_check_kernels --isa ${isa} --cxx "${CMAKE_CXX_COMPILER}" --kernels 4 --problems 10 --folder
+                   "${PROJECT_BINARY_DIR}/check-kernels-${isa}" ${watched})
+  set_tests_properties(cpu_kernels.${isa} PROPERTIES LABELS cpu_kernels TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endforeach()
 
 include(HipflashGpuTests)

@@ -6,79 +6,20 @@
 //
 // The peak is that of the instruction the kernel is made of: f32 FMA of the vector width, or
 // vdpbf16ps. Repetitions of peak and kernel alternate; medians are compared.
-#include <immintrin.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "bench/peak.h"
 #include "kernel_build.h"
 
 namespace hipflash::bench {
 namespace {
 
-// Time of this thread: other processes may share the cores.
-double now() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// Each returns GFLOP/s of independent multiply-adds that never leave the registers.
-__attribute__((target("avx512f"))) double peak_avx512() {
-  __m512 sum[16];
-  for (int i = 0; i < 16; ++i) sum[i] = _mm512_set1_ps(1.0f + static_cast<float>(i));
-  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
-  constexpr long long kSteps = 1'000'000;
-  const double start = now();
-  for (long long n = 0; n < kSteps; ++n) {
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) sum[i] = _mm512_fmadd_ps(sum[i], x, y);
-  }
-  const double seconds = now() - start;
-  for (auto& s : sum) asm volatile("" ::"v"(s));
-  return kSteps * 16 * 32 / seconds * 1e-9;
-}
-__attribute__((target("avx512f,avx512bf16"))) double peak_avx512_bf16() {
-  __m512 sum[16];
-  for (int i = 0; i < 16; ++i) sum[i] = _mm512_set1_ps(1.0f + static_cast<float>(i));
-  const __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f803f80);
-  constexpr long long kSteps = 500'000;
-  const double start = now();
-  for (long long n = 0; n < kSteps; ++n) {
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
-  }
-  const double seconds = now() - start;
-  for (auto& s : sum) asm volatile("" ::"v"(s));
-  return kSteps * 16 * 64 / seconds * 1e-9;
-}
-__attribute__((target("avx2,fma"))) double peak_avx2() {
-  __m256 sum[12];
-  for (int i = 0; i < 12; ++i) sum[i] = _mm256_set1_ps(1.0f + static_cast<float>(i));
-  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
-  constexpr long long kSteps = 1'000'000;
-  const double start = now();
-  for (long long n = 0; n < kSteps; ++n) {
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; ++i) sum[i] = _mm256_fmadd_ps(sum[i], x, y);
-  }
-  const double seconds = now() - start;
-  for (auto& s : sum) asm volatile("" ::"x"(s));
-  return kSteps * 12 * 16 / seconds * 1e-9;
-}
-
-double peak_of(CpuIsa isa) {
-  if (isa == CpuIsa::avx512_bf16) return peak_avx512_bf16();
-  return isa == CpuIsa::avx512 ? peak_avx512() : peak_avx2();
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
+double median(const std::vector<double>& samples) {
+  return quantile(samples, 0.5);
 }
 
 void* tensor(std::size_t count, ElementType type, unsigned seed) {
@@ -178,17 +119,17 @@ int run(int argc, char** argv) {
         work.chunks = static_cast<int>((all + rows - 1) / rows);
         work.items = 1LL * batch * kv_heads * work.chunks;
         work.pairs_per_item = 1;
-        work.scratch_bytes = cpu_scratch(kernel.tile, dim, dim, rows, false).bytes;
+        work.scratch_bytes = cpu_scratch(kernel.tile, dim, dim, work, false).bytes;
       }
       void* scratch =
           std::aligned_alloc(64, static_cast<std::size_t>(work.scratch_bytes + 63) / 64 * 64);
       std::vector<double> seconds, peaks;
       for (int rep = 0; rep < reps; ++rep) {
-        peaks.push_back(peak_of(config.isa));
-        const double start = now();
+        peaks.push_back(peak_gflops(cpu_isa_facts(config.isa).name));
+        const double start = thread_seconds();
         for (long long item = 0; item < work.items; ++item)
           kernel.forward(&a, &work, item, scratch);
-        seconds.push_back(now() - start);
+        seconds.push_back(thread_seconds() - start);
       }
       const double best = *std::min_element(seconds.begin(), seconds.end());
       const double top = *std::max_element(peaks.begin(), peaks.end());
@@ -198,14 +139,17 @@ int run(int argc, char** argv) {
       const double bytes =
           2.0 * static_cast<double>(k_size) * (config.element == ElementType::f32 ? 4 : 2);
       std::printf(
-          "%-11s %-4s d%-3d b%d h%d/%d q%d k%d %-6s rows %-4d %9.3f ms (best %.3f) %7.1f GFLOP/s  "
-          "median %4.1f%% "
-          "best %4.1f%% of %.0f  K+V %.1f GB/s\n",
+          "%-11s %-4s d%-3d b%d h%d/%d q%d k%d %-6s rows %-4d %9.3f ms (best %.3f) %7.1f GFLOP/s",
+
           cpu_isa_facts(config.isa).name, name_of(config.element), dim, batch, heads, kv_heads,
           queries, seq, causal ? "causal" : "full", work.rows_per_item, median(seconds) * 1e3,
-          best * 1e3, flop / median(seconds) * 1e-9,
-          100 * flop / median(seconds) * 1e-9 / median(peaks), 100 * flop / best * 1e-9 / top, top,
-          bytes / median(seconds) * 1e-9);
+          best * 1e3, flop / median(seconds) * 1e-9);
+      if (top > 0) {
+        std::printf("  median %4.1f%% best %4.1f%% of %.0f",
+                    100 * flop / median(seconds) * 1e-9 / median(peaks),
+                    100 * flop / best * 1e-9 / top, top);
+      }
+      std::printf("  K+V %.1f GB/s\n", bytes / median(seconds) * 1e-9);
       std::free(scratch);
       std::free(const_cast<void*>(a.q)), std::free(const_cast<void*>(a.k));
       std::free(const_cast<void*>(a.v)), std::free(a.out);

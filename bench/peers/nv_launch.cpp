@@ -1,4 +1,4 @@
-// The launch facts of tiles_nv.h for nv_text.py and nv_forward.py, so that what these compile and
+// The launch facts of tiles_nv.h for nv_text.py and nv_kernels.py, so that what these compile and
 // launch is what the header says.
 #include "common/attention_args.h"
 #include "gpu/tiles_nv.h"
@@ -48,8 +48,8 @@ long long blocks_nvf16x3(const NvF16x3Tile* t, const AttentionArgs* args) {
   return blocks(*args, args->seq_q, nvf16x3_tile_rows(*t),
                 args->heads_q * nvf16x3_value_chunks(t->row_tiles, args->value_head_dim));
 }
-void default_nvf16x3(int d, int dv, int crowded, int shared_limit, NvF16x3Tile* t) {
-  *t = nvf16x3_default(d, dv, crowded != 0, shared_limit);
+void default_nvf16x3(int d, int dv, int crowded, int high, int shared_limit, NvF16x3Tile* t) {
+  *t = nvf16x3_default(d, dv, crowded != 0, high != 0, shared_limit);
 }
 int shared_bytes_sm90(const Sm90Tile* t, int d, int dv) {
   return sm90_shared_bytes(*t, d, dv);

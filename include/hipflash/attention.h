@@ -25,7 +25,7 @@
 /// may do each product as three of f16, scaled, with the accuracy of f32 (an element far below the
 /// largest of its row of Q, K or V is right to 2^-39 of that), and a block of queries whose result
 /// has an infinity or NaN is computed again by multiply-adds: such data means what it means in f32,
-/// but costs the time of both.
+/// but costs the time of both. AttentionOptions::strict_f32 asks for f32 products everywhere.
 ///
 /// **Rows that see nothing** give output 0 and LSE −∞ (with a sink, its logit). **NaN**: a NaN in
 /// Q, or in a K that some query sees, gives NaN in the rows it reaches; NaN in K or V at positions
@@ -86,7 +86,7 @@ struct LseOutput {
 /// The LSE of packed queries is dense (head, row) unless LseOutput::stride says otherwise. Bias and
 /// mask count queries and keys within their sequence.
 struct Varlen {
-  std::int64_t batch = 0;              ///< Sequences, where q is packed; else q.batch counts.
+  std::int64_t batch = 0;              ///< Sequences, where q is packed; else 0 or q.batch.
   const void* cu_seqlens_q = nullptr;  ///< batch + 1 offsets into q and out; null: not packed.
   const void* cu_seqlens_k = nullptr;  ///< batch + 1 offsets into k and v; null: not packed.
   bool offsets_are_64bit = false;      ///< int64 instead of int32 offsets.
@@ -109,8 +109,9 @@ struct KvCache {
 /// (any number from 1 up). Position p of a sequence is row p % seq of the page that column p / seq
 /// of its row of the table names. The row is the sequence's number, or KvCache::batch_index.
 struct PagedKv {
-  const std::int32_t* block_table = nullptr;  ///< (rows, columns) of page numbers; null: no pages.
-  std::int64_t rows = 0;                      ///< Rows of the table; 0: one per sequence.
+  const std::int32_t* block_table =
+      nullptr;            ///< (rows, columns) of page numbers; null: no pages, and no other number.
+  std::int64_t rows = 0;  ///< Rows of the table; 0: one per sequence.
   std::int64_t columns = 0;     ///< Pages of the longest sequence that the table can hold.
   std::int64_t row_stride = 0;  ///< Elements between rows; 0: `columns`.
 };
@@ -147,6 +148,10 @@ struct AttentionOptions {
   PagedKv paged;
   /// A sequence gives the same bits alone and inside any batch.
   bool batch_invariant = false;
+  /// f32 products are never split into products of smaller types: each is one f32 multiply-add, so
+  /// that every element counts with its own 24 bits, however far below others of its row it is.
+  /// Slower on NVIDIA's sm_80 and sm_90, without effect for other types and elsewhere. See "f32".
+  bool strict_f32 = false;
   Dropout dropout;
   UserFunctions functions;
 };
@@ -156,10 +161,14 @@ struct AttentionOptions {
 /// Shapes: q (batch, seq_q, heads_q, dim), k (batch, seq_k, heads_kv, dim),
 /// v (batch, seq_k, heads_kv, value_dim), out (batch, seq_q, heads_q, value_dim); heads_q is a
 /// multiple of heads_kv (MHA, GQA, MQA); dim and value_dim are 1 to 512; all share one dtype.
-/// An empty batch, sequence or head count launches nothing.
+/// An empty batch, sequence or head count launches nothing. `out` and the LSE must lie apart from
+/// each other and from all that is read: blocks of the launch still read when others write. That is
+/// checked against q, k, v, bias and mask as far as it is cheap: of a tensor with gaps only its
+/// first element counts.
 ///
-/// The first call for a kind of problem plans and may compile (seconds); later ones find the plan.
-/// On a GPU the work is enqueued on `stream` and the call returns; on the CPU it is done on return.
+/// The first call for a kind of problem plans and may compile (seconds), so while `stream` records
+/// a graph it is an error; later ones find the plan. On a GPU the work is enqueued on `stream` and
+/// the call returns; on the CPU it is done on return.
 ///
 /// \throws Error InvalidArgument naming the argument and the rule; NotSupported naming the feature;
 ///         CompileFailed, LaunchFailed, OutOfMemory.

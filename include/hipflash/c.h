@@ -1,6 +1,9 @@
 /**
  * \file
- * The C API: the same calls as the C++ one, for C, Rust, Python and whoever loads libhipflash.so.
+ * The C API, for C, Rust, Python and whoever loads libhipflash.so: attention, plans, appending to
+ * caches and merging, as in the C++ API. What is not here: prefetch, explaining a Problem without a
+ * plan, making packs, workloads, tuning, inspecting and managing the cache; the `hipflash` command
+ * does the latter.
  *
  * What can fail returns a status, and hipflash_last_error() has the sentence. Every such function
  * may return HIPFLASH_INVALID_ARGUMENT (a NULL, a wrong struct_size, a broken rule of the C++ API),
@@ -123,13 +126,16 @@ typedef struct hipflash_options {
   /* Keys and values in pages: PagedKv in attention.h. */
   const int32_t* block_table; /**< NULL: no pages */
   int64_t block_table_rows, block_table_columns, block_table_row_stride;
+
+  int32_t strict_f32; /**< 1: f32 products are never split into those of smaller types */
+  int32_t reserved2;  /**< 0 */
 } hipflash_options;
 
 #define HIPFLASH_OPTIONS_INIT                                                                    \
   {                                                                                              \
     sizeof(hipflash_options), 0, HIPFLASH_BOTTOM_RIGHT, 0, 0.0f, 0.0f, -1, -1, NULL, 0, 1, NULL, \
         HIPFLASH_F32, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0, \
-        0, 0, NULL, NULL, NULL, NULL, 0, 0, 0                                                    \
+        0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0                                              \
   }
 
 /** Settings of a context; 0 or NULL: what the environment says, else the default. */

@@ -2,6 +2,7 @@
 /// The user cache of code objects.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,19 @@ struct CacheEntry {
   std::int64_t last_used = 0;  ///< Seconds since 1970.
 };
 
+/// A damaged entry of the user cache.
+struct DamagedEntry {
+  std::string key;       ///< Hex.
+  std::string reason;    ///< What is wrong with it.
+  bool removed = false;  ///< False: it cannot be removed, such as a folder of an entry's name.
+};
+
+/// What user_cache::verify() found.
+struct CacheCheck {
+  std::size_t whole = 0;  ///< Entries.
+  std::vector<DamagedEntry> damaged;
+};
+
 /// The user cache: HIPFLASH_CACHE_DIR, else $XDG_CACHE_HOME/hipflash, else ~/.cache/hipflash.
 /// Functions throw Error CacheUnusable if it cannot be opened.
 namespace user_cache {
@@ -44,8 +58,8 @@ namespace user_cache {
 HIPFLASH_EXPORT std::string path();
 /// Every entry. A damaged one has its key, and "damaged: " and the reason as its label.
 HIPFLASH_EXPORT std::vector<CacheEntry> list();
-/// Checks every entry, removes the damaged ones and returns, for each, its key and what was wrong.
-HIPFLASH_EXPORT std::vector<std::string> verify();
+/// Checks every byte of every entry and removes the damaged ones.
+HIPFLASH_EXPORT CacheCheck verify();
 /// Removes the least recently used entries until at most `max_bytes` remain; returns how many.
 HIPFLASH_EXPORT std::size_t prune(std::uint64_t max_bytes);
 /// Removes every entry; returns how many.

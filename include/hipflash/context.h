@@ -72,6 +72,11 @@ struct Explanation {
 
 /// Solves one Problem on one device. Cheap to copy; valid as long as any copy lives, also after its
 /// Context is gone. run() never compiles, waits for the device or takes a lock that blocks.
+///
+/// A graph that recorded runs of a plan, or calls of functions that take a Context, stays good when
+/// the plan and the Context are gone, as long as the process lives and the tensors do: their
+/// kernels stay loaded (one copy of each), and so does a word of memory for each such Context.
+/// Context::take_fault() of that Context tells what replays found wrong.
 class HIPFLASH_EXPORT Plan {
  public:
   /// Runs on `stream` (on the CPU: now). All pointers must be of this plan's Problem and device.
@@ -106,10 +111,14 @@ class HIPFLASH_EXPORT Context {
   /// \throws Error NoDevice if the device is not there, with the reason; CacheUnusable for a pack
   ///         of the options that is damaged or not signed by a trusted key.
   explicit Context(DeviceId device, const ContextOptions& options = {});
+  /// On a GPU it waits for the work of the device, so it must not happen while a stream of that
+  /// device records a graph; nor must the end of the last Plan of a Context that is gone. Making
+  /// many plans may wait too, when kernels that are no longer kept go.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// What it is about: name, architecture, memory. Valid as long as the Context.
   const DeviceInfo& device() const;
 
   /// The plan for a Problem; made once and remembered. May compile.
@@ -118,22 +127,29 @@ class HIPFLASH_EXPORT Context {
   /// \throws Error InvalidArgument, NotSupported, CompileFailed.
   Plan plan(const Problem& problem, Stream stream = {});
 
-  /// Which kernel the Problem takes, without compiling anything.
+  /// Which kernel the Problem takes, why, and where its code is, without compiling anything.
+  /// \throws Error InvalidArgument, NotSupported as plan() would.
   Explanation explain(const Problem& problem);
 
   /// Called for each finished problem of prefetch(): how many are done, of how many, and the error
-  /// of this one or null. Called from other threads, one call at a time.
+  /// of this one or null. Called from other threads, one call at a time; what it throws is logged
+  /// and goes no further. It must not destroy the Context, but may be its last owner.
   using Progress = std::function<void(std::size_t done, std::size_t total, const Error* error)>;
 
   /// Makes the plans of all problems in the background, compiling on all cores, and returns at
-  /// once.
+  /// once. `ctx.prefetch(problems); load_weights(); ctx.wait_prefetch();`
+  /// \throws Error InvalidArgument if one of them breaks a rule; nothing is compiled then. Whatever
+  ///         else fails is told to `progress` and logged, and the others go on.
   void prefetch(std::vector<Problem> problems, Progress progress = {});
-  /// Waits until everything asked of prefetch() is done.
+  /// Waits until everything asked of prefetch() is done, also what callbacks asked for meanwhile.
+  /// \throws Error InvalidArgument if a callback calls it.
   void wait_prefetch();
 
-  /// From now on a compile is an error (NotSupported), as with HIPFLASH_STRICT=1.
+  /// From now on a compile is an error (NotSupported), also in prefetch(), which HIPFLASH_STRICT=1
+  /// allows.
   void seal() noexcept;
 
+  /// How often code was found in each tier, and what was compiled, since this Context was made.
   CacheStats cache_stats() const;
 
   /// What kernels found wrong since the last call with lengths, offsets and tables that only they
@@ -142,6 +158,7 @@ class HIPFLASH_EXPORT Context {
   /// `if (std::string fault = ctx.take_fault(); !fault.empty()) ...`
   std::string take_fault();
 
+  /// How many plans found a tuned config for their size, for a size nearby, or none.
   TuningStats tuning_stats() const;
 
   struct Impl;

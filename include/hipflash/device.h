@@ -35,7 +35,7 @@ HIPFLASH_EXPORT DeviceId parse_device(const std::string& text);
 HIPFLASH_EXPORT std::string to_string(const DeviceId& device);
 
 /// The device that HIPFLASH_DEVICE names, else the first AMD GPU, else the first NVIDIA GPU, else
-/// the CPU.
+/// the CPU. \throws Error InvalidArgument if HIPFLASH_DEVICE is malformed.
 HIPFLASH_EXPORT DeviceId default_device();
 
 /// What is known about a device.

@@ -16,7 +16,7 @@ enum class ErrorCode : int {
   NotSupported = 2,   ///< The request is well formed but not built; the message names the feature.
   NoDevice = 3,       ///< The device asked for does not exist or its runtime cannot be opened.
   CompileFailed = 4,  ///< A kernel did not compile; Error::log() holds the compiler's words.
-  CacheUnusable = 5,  ///< A cache was named explicitly and cannot serve.
+  CacheUnusable = 5,  ///< A cache, pack, key or tuning store that was named cannot serve.
   LaunchFailed = 6,   ///< The device refused or failed a kernel.
   OutOfMemory = 7,    ///< Host or device memory is exhausted.
   Internal = 8,       ///< A fault of hipflash itself.

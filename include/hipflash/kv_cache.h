@@ -48,11 +48,11 @@ struct AppendOptions {
   Rotary rotary;
 
   /// Queries at the positions of the new keys, to be rotated into q_out; without data: none. They
-  /// may be the same tensor.
+  /// may be the same tensor; else q_out must lie apart from all that the call reads or writes.
   Tensor q, q_out;
 
-  /// Lengths afterwards, one int32 per sequence; null: not wanted. Must not be cache.lengths:
-  /// other parts of the launch still read those.
+  /// Lengths afterwards, one int32 per sequence; null: not wanted. Must lie apart too, also from
+  /// cache.lengths: other parts of the launch still read those.
   std::int32_t* new_lengths = nullptr;
 };
 
@@ -68,6 +68,9 @@ struct AppendOptions {
 /// written; on a GPU the rows of that sequence (of that page, for an entry of the table; with wrong
 /// offsets perhaps of its neighbours too) are left out, its rotated queries become NaN, and
 /// Context::take_fault() tells.
+///
+/// The first call of its kind may compile, so while `stream` records a graph it is an error: make
+/// one such call before.
 ///
 /// \throws Error InvalidArgument naming the argument and the rule; CompileFailed, LaunchFailed.
 HIPFLASH_EXPORT void append_kv(Context& ctx, const Tensor& k_new, const Tensor& v_new,

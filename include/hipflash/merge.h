@@ -30,7 +30,11 @@ struct PartialResult {
 ///
 /// All have the shape of `out`; up to 16 entries of `parts`, of one dtype, each of any count. A
 /// part whose LSE is −∞ saw nothing and does not count, whatever its output holds; if all are such,
-/// the result is 0 with LSE −∞. `out` may be one of the parts if its strides are the same.
+/// the result is 0 with LSE −∞. `out` may be one of the parts if its strides and type are the same;
+/// else what is written must lie apart from what is read.
+///
+/// The first call of its kind may compile, so while `stream` records a graph it is an error: make
+/// one such call before.
 ///
 /// \throws Error InvalidArgument naming the argument and the rule; CompileFailed, LaunchFailed.
 HIPFLASH_EXPORT void merge_partials(Context& ctx, const std::vector<PartialResult>& parts,

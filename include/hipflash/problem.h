@@ -27,11 +27,11 @@ struct Window {
 
 /// Features of a call that decide which kernel serves it. True means present.
 struct Features {
-  bool lse = false;
-  bool alibi = false;
-  bool bias = false;
-  bool mask = false;
-  bool sinks = false;
+  bool lse = false;             ///< The log-sum-exp of each row is written.
+  bool alibi = false;           ///< Slopes of AttentionOptions::alibi.
+  bool bias = false;            ///< AttentionOptions::bias is added to scores.
+  bool mask = false;            ///< AttentionOptions::mask hides keys.
+  bool sinks = false;           ///< A logit of each head joins the softmax's denominator.
   bool varlen = false;          ///< Packed sequences, in Problem::ragged.
   bool kv_cache = false;        ///< Lengths, batch index or left padding, in Problem::ragged.
   bool paged_kv = false;        ///< Keys and values in pages, in Problem::ragged.
@@ -104,22 +104,23 @@ struct HIPFLASH_EXPORT Problem {
   /// lets kernels use wide accesses and is checked when a plan runs.
   bool aligned = false;
 
-  float scale = 0.0f;  ///< The factor itself: 1/√dim is already filled in.
-  bool causal = false;
-  MaskAlignment alignment = MaskAlignment::bottom_right;
-  Window window;
-  float softcap = 0.0f;
+  float scale = 0.0f;   ///< The factor itself: 1/√dim is already filled in.
+  bool causal = false;  ///< No key after a query's own position is seen.
+  MaskAlignment alignment = MaskAlignment::bottom_right;  ///< Which key a query's position is.
+  Window window;         ///< Keys around a query's position that it sees.
+  float softcap = 0.0f;  ///< c in c·tanh(score / c); 0: none.
 
   Features features;
-  std::int64_t alibi_batch_stride = 0;
-  std::int64_t alibi_head_stride = 1;
-  DType bias_dtype = DType::f32;
-  ScoreStrides bias;
-  ScoreStrides mask;
+  std::int64_t alibi_batch_stride = 0;  ///< Of the slopes, in elements; 0: one set for all.
+  std::int64_t alibi_head_stride = 1;   ///< Likewise, from head to head.
+  DType bias_dtype = DType::f32;        ///< Type of the bias; f32 or that of q.
+  ScoreStrides bias;                    ///< In elements; 0: shared.
+  ScoreStrides mask;                    ///< In bytes; 0: shared.
 
   Ragged ragged;
   /// A sequence gives the same bits alone and in any batch: keys are split at fixed positions.
   bool batch_invariant = false;
+  bool strict_f32 = false;  ///< As AttentionOptions::strict_f32; false where dtype is not f32.
 
   /// Fills the strides (of the LSE too) for dense (batch, seq, heads, dim) tensors, marks them
   /// aligned if their rows are, and sets scale to 1/√head_dim if it is 0.
@@ -131,7 +132,8 @@ inline bool operator!=(const Problem& a, const Problem& b) noexcept {
   return !(a == b);
 }
 
-/// The data of one call. Device memory on a GPU. Pointers of absent features stay null.
+/// The data of one call. Device memory on a GPU. Pointers of absent features stay null. What is
+/// written, `out` and `lse`, must lie apart from everything else.
 struct TensorPointers {
   const void* q = nullptr;       ///< Problem::dtype; (batch, seq_q, heads_q, head_dim), or packed.
   const void* k = nullptr;       ///< Likewise (batch, seq_k, heads_kv, head_dim), packed or pages.

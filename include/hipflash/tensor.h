@@ -10,7 +10,8 @@
 namespace hipflash {
 
 /// Element types of Q, K, V and the output. All tensors of one call share one type.
-/// Accumulation, softmax and LSE are f32; f32 inputs never get less accuracy than f32: attention.h.
+/// Accumulation, softmax and LSE are f32. What f32 products are made of, and how that can be
+/// chosen, is in attention.h, "f32".
 enum class DType : int { f16 = 0, bf16 = 1, f32 = 2 };
 
 /// "f16", "bf16" or "f32".

@@ -58,7 +58,8 @@ struct TuneSummary {
 /// hipflash::tune(ctx, options);
 /// ```
 /// \throws Error CacheUnusable if the store cannot be written; NotSupported without the helper
-///         program; InvalidArgument for a shapes file that cannot be read.
+///         program; InvalidArgument for a shapes file that cannot be read, or if HIPFLASH_TUNING is
+///         `off`.
 HIPFLASH_EXPORT TuneSummary tune(Context& ctx, const TuneOptions& options = {});
 
 /// Tuned configs against built-in defaults at sizes between those that were tuned.
@@ -72,6 +73,7 @@ struct TuneCheck {
     double default_ms = 0;
   };
   std::vector<Row> rows;
+  bool complete = false;  ///< False: stopped, or out of time; `rows` are those measured by then.
 };
 /// Measures them in turn, in one process. \throws Error as tune().
 HIPFLASH_EXPORT TuneCheck check_tuning(Context& ctx, const TuneOptions& options = {});
@@ -79,5 +81,10 @@ HIPFLASH_EXPORT TuneCheck check_tuning(Context& ctx, const TuneOptions& options 
 /// All measurements of the context's device as one HTML page with plots, for any browser, without
 /// network. \throws Error CacheUnusable if nothing was measured.
 HIPFLASH_EXPORT std::string tuning_report(Context& ctx);
+
+/// The same as a table of text, a line for each problem: default and chosen config, the speed of
+/// the chosen one over the default's with its 95% confidence interval, and the samples that this
+/// rests on. \throws Error as tuning_report().
+HIPFLASH_EXPORT std::string tuning_table(Context& ctx);
 
 }  // namespace hipflash

@@ -1,4 +1,4 @@
-// The run-time arguments of attention_append, filled by the plan and read by the kernels. Part of
+// The run-time arguments of append_kv, filled by the plan and read by the kernels. Part of
 // the kernel text and of the library. When to raise kLauncherAbi: see src/jit/spec.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where a new row of attention_append goes. Lengths, slots and tables are looked at with suspicion:
+// Where a new row of append_kv goes. Lengths, slots and tables are looked at with suspicion:
 // what cannot be right is a fault, and no place is formed for it.
 #pragma once
 

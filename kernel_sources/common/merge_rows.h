@@ -1,11 +1,10 @@
 // What joining partial results needs of each row; hf_exp2 and hf_log2 are the platform's.
 #pragma once
 
+#include "common/logarithms.h"
 #include "common/merge_args.h"
 
 namespace hipflash {
-
-constexpr float kMergeLog2e = 1.4426950408889634f, kMergeLn2 = 0.6931471805599453f;
 
 struct MergeRow {
   int batch, query, head;
@@ -45,10 +44,10 @@ HF_DEVICE MergeWeights merge_weights(const MergeArgs& args, const MergeRow& row)
   float sum = 0.0f;
   for (int p = 0; p < args.parts; p++) {
     for (long long s = 0; s < args.part[p].count; s++) {
-      sum += hf_exp2((part_lse(args.part[p], row, s) - largest) * kMergeLog2e);
+      sum += hf_exp2((part_lse(args.part[p], row, s) - largest) * kLog2e);
     }
   }
-  return {largest, 1.0f / sum, largest + hf_log2(sum) * kMergeLn2};
+  return {largest, 1.0f / sum, largest + hf_log2(sum) * kLn2};
 }
 
 }  // namespace hipflash

@@ -7,10 +7,9 @@
 // a platform supplies hf_tanh(F) and hf_abs(F) beside the arithmetic operators.
 #pragma once
 
-namespace hipflash {
+#include "common/logarithms.h"
 
-constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
+namespace hipflash {
 
 // True if scores go through modify_score() before the softmax; else they stay raw.
 constexpr bool kScoreModified = Spec::softcap || Spec::alibi || Spec::bias;

@@ -1,8 +1,7 @@
 // Ragged calls: sequences of different lengths, packed, in a cache with lengths, or in pages.
 //
 // A kernel takes one sequence out of such a call as a call of its own with a batch of one
-// (arguments_of_sequence), and goes on as if nothing else existed. Where keys are in pages, rows of
-// K and V are found by key_offset().
+// (arguments_of_sequence), and goes on as if nothing else existed.
 //
 // Lengths and tables are device memory that nobody has looked at before: whatever they say, no
 // address outside the tensors is formed. A sequence whose numbers cannot be right gets
@@ -10,6 +9,7 @@
 #pragma once
 
 #include "common/faults.h"
+#include "common/search.h"
 
 namespace hipflash {
 
@@ -132,22 +132,10 @@ HF_DEVICE int page_at(const AttentionArgs& args, int index) {
   return 0;
 }
 
-// Elements from args.k (args.v) to the row of key j of the sequence; `args` of
-// arguments_of_sequence().
-HF_DEVICE long long key_offset(const AttentionArgs& args, const RowStrides& stride, int j) {
-  if (in_pages(args)) {
-    const int position = args.first_position + j;
-    const int index = position / args.page_size;
-    return page_at(args, index) * stride.batch + (position - index * args.page_size) * stride.seq;
-  }
-  return j * stride.seq;
-}
-
 // Packed queries: which sequence the tile with this number belongs to, where a query is
-// rows_per_query rows. Sequence b owns the numbers from (cu[b] - cu[0]) * rows_per_query /
-// tile_rows
-// + b on, which is at least one for each of its tiles and needs no length of another sequence;
-// numbers beyond its tiles are idle. There are
+// rows_per_query rows. Sequence b owns the numbers from
+// (cu[b] - cu[0]) * rows_per_query / tile_rows + b on, which is at least one for each of its tiles
+// and needs no length of another sequence; numbers beyond its tiles are idle. There are
 // packed_query_tiles(total_q * rows_per_query, batch, tile_rows) numbers in all.
 struct PackedTile {
   int sequence;
@@ -164,16 +152,8 @@ HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int t
     const long long rows = inside(b) - origin;  // negative only where offsets cannot be right
     return static_cast<int>((rows > 0 ? rows : 0) * rows_per_query / tile_rows) + b;
   };
-  int low = 0, high = args.batch - 1;  // the last sequence whose first number is not beyond
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (first_number(middle) <= number) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return {low, number - first_number(low)};
+  const int sequence = last_that(args.batch, [&](int b) { return first_number(b) <= number; });
+  return {sequence, number - first_number(sequence)};
 }
 
 constexpr long long packed_query_tiles(long long total_q, long long batch, int tile_rows) {

@@ -14,31 +14,38 @@
 
 namespace hipflash {
 
-// All rows of a chunk of at most Rows <= kCpuFewRows rows against one block of keys in place.
+// All rows of a chunk, at most Rows <= kCpuFewRows of each head, against one block of keys in
+// place.
 template <int Rows>
 HF_DEVICE void attend_few_rows(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, int first_key, int keys, float factor) {
   RowList k_list, v_list;
   const KeyRows k = rows_of_keys(args, args.k, args.k_stride, chunk, first_key, keys, k_list);
   const KeyRows v = rows_of_keys(args, args.v, args.v_stride, chunk, first_key, keys, v_list);
-  few_rows_scores<Rows>(args, k, reinterpret_cast<const float*>(buffers.queries), keys,
+  few_rows_scores<Rows>(args, chunk, k, reinterpret_cast<const float*>(buffers.queries), keys,
                         buffers.scores);
   const int to = round_up(keys, kColumnStep);
   const KeyRange every =
       keys_seen_by_all(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
   const bool edge = every.first > first_key || every.end < first_key + to || keys < to;
-  for (int row = 0; row < Rows; ++row) {
-    float* const scores = buffers.scores + row * kFewRowsKeys;
-    if (row < chunk.rows) {
-      RowStates state = state_of(buffers.state, row, 0);
-      state.lane_sums_before = state.lane_sums;
-      softmax_block(args, chunk, state, row, 1, {0, to, keys, edge}, first_key, keys, factor,
-                    scores);
-    } else {  // a row that does not exist sees nothing
-      for (int i = 0; i < to; i += kLanes) store(scores + i, broadcast(0.0f));
+  float* scores = buffers.scores;
+  each_head(args, chunk, buffers, [&](const Chunk& one, const Buffers& its) {
+    for (int row = 0; row < Rows; ++row, scores += few_rows_keys(chunk)) {
+      if (row < one.rows) {
+        RowStates state = state_of(its.state, row, 0);
+        state.lane_sums_before = state.lane_sums;
+        softmax_block(args, one, state, row, 1, {0, to, keys, edge}, first_key, keys, factor,
+                      scores);
+      } else {  // a row that does not exist sees nothing
+        for (int i = 0; i < to; i += kLanes) store(scores + i, broadcast(0.0f));
+      }
+      float* const output = its.output + row * its.output_stride;
+      for (int i = 0; i < value_head_dim(args); i += kLanes) {
+        store(output + i, load(output + i) * its.state.rescale[row]);
+      }
     }
-  }
-  few_rows_output<Rows>(args, v, buffers.scores, keys, buffers.state.rescale, buffers.output,
+  });
+  few_rows_output<Rows>(args, chunk, v, buffers.scores, keys, buffers.output,
                         buffers.output_stride);
 }
 
@@ -80,10 +87,16 @@ HF_DEVICE KeyRange keys_of_part(const AttentionArgs& args, const Chunk& chunk, K
   return {boundary(part), boundary(part + 1)};
 }
 
+// Whether the chunk's rows take the way of few.
+HF_DEVICE bool few_rows_of(const Chunk& chunk) {
+  return kMayHaveFewRows && (!kMayHaveManyRows || chunk.rows <= kCpuFewRows);
+}
+
 // Rows before their first key.
 HF_DEVICE void clear_rows(const Chunk& chunk, const Buffers& buffers) {
-  const int padded_rows =
-      chunk.rows == 1 ? 1 : round_up(max_int(chunk.rows, kCpuFewRows), Spec::micro_rows);
+  const int padded_rows = !few_rows_of(chunk) ? round_up(chunk.rows, Spec::micro_rows)
+                          : chunk.rows == 1   ? 1
+                                              : kCpuFewRows;
   for (int row = 0; row < padded_rows; ++row) {
     buffers.state.max[row] = row < chunk.rows ? -kInfinity : 0.0f;  // padding fits any base
     buffers.state.minus_max[row] = 0.0f;
@@ -113,16 +126,21 @@ HF_DEVICE void attend_handful(const AttentionArgs& args, const Chunk& chunk, con
 // Few rows: keys and values are read in place.
 HF_DEVICE void attend_in_place(const AttentionArgs& args, const Chunk& chunk,
                                const Buffers& buffers, float sign, float factor) {
-  convert_queries(args, chunk, sign, reinterpret_cast<float*>(buffers.queries));
-  for (int key = chunk.keys.first; key < chunk.keys.end; key += kFewRowsKeys) {
-    const int keys = min_int(kFewRowsKeys, chunk.keys.end - key);
+  each_head(args, chunk, buffers, [&](const Chunk& one, const Buffers& its) {
+    convert_queries(args, one, sign, reinterpret_cast<float*>(its.queries));
+  });
+  const int at_once = few_rows_keys(chunk);
+  for (int key = chunk.keys.first; key < chunk.keys.end; key += at_once) {
+    const int keys = min_int(at_once, chunk.keys.end - key);
     if (Spec::chunk_rows == 1 || (Spec::chunk_rows == 0 && chunk.rows == 1)) {
       attend_few_rows<1>(args, chunk, buffers, key, keys, factor);
     } else if constexpr (Spec::chunk_rows != 1) {
       attend_few_rows<kCpuFewRows>(args, chunk, buffers, key, keys, factor);
     }
   }
-  order_output(args, chunk.rows, buffers.output, buffers.output_stride);
+  each_head(args, chunk, buffers, [&](const Chunk&, const Buffers& its) {
+    order_output(args, chunk.rows, its.output, its.output_stride);
+  });
 }
 
 // Many rows: queries, keys and values are packed for the register blocks.
@@ -157,15 +175,18 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
   float factor = scale * sign;
   if (factor < 1e-30f) factor = 1e-30f;
 
-  const bool few_rows = kMayHaveFewRows && (!kMayHaveManyRows || chunk.rows <= kCpuFewRows);
+  const bool few_rows = few_rows_of(chunk);
   if constexpr (kMayHaveFewKeys) {
     const int all_keys = chunk.keys.end - chunk.keys.first;
     if (few_rows && all_keys > 0 && all_keys <= kCpuFewKeys) {
-      attend_handful(args, chunk, buffers, all_keys, sign, factor);
+      each_head(args, chunk, buffers, [&](const Chunk& one, const Buffers& its) {
+        attend_handful(args, one, its, all_keys, sign, factor);
+      });
       return;
     }
   }
-  clear_rows(chunk, buffers);
+  each_head(args, chunk, buffers,
+            [&](const Chunk& one, const Buffers& its) { clear_rows(one, its); });
   if constexpr (kMayHaveFewRows && !Spec::few_keys) {
     if (few_rows) attend_in_place(args, chunk, buffers, sign, factor);
   }
@@ -173,14 +194,13 @@ HF_DEVICE void attend_keys(const AttentionArgs& args, const Chunk& chunk, const 
     if (!few_rows) attend_packed(args, chunk, buffers, sign, factor);
   }
 
-  for (int row = 0; row < chunk.rows; ++row) {
-    buffers.sums[row] = reduce_add(load(buffers.state.lane_sums + row * kLanes));
-  }
-  if constexpr (Spec::ragged) {
-    for (int row = 0; chunk.fault && row < chunk.rows; ++row) {
-      buffers.sums[row] = __builtin_nanf("");
+  each_head(args, chunk, buffers, [&](const Chunk& one, const Buffers& its) {
+    for (int row = 0; row < one.rows; ++row) {
+      const bool fault = Spec::ragged && chunk.fault;
+      its.sums[row] =
+          fault ? __builtin_nanf("") : reduce_add(load(its.state.lane_sums + row * kLanes));
     }
-  }
+  });
 }
 
 // Joins what attend_keys() made of one part to the rows' totals.
@@ -203,6 +223,21 @@ HF_DEVICE void join_rows(const AttentionArgs& args, const Chunk& chunk, const Bu
   }
 }
 
+HF_DEVICE void write_rows(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                          bool joined) {
+  for (int row = 0; row < chunk.rows; ++row) {
+    const long long at = static_cast<long long>(row) * buffers.output_stride;
+    if (joined) {
+      const float inverse = inverse_of(buffers.totals[row].sum);
+      write_result(args, chunk.batch, query_of(chunk, row), head_of(chunk, row),
+                   lse_of(buffers.totals[row]),
+                   [&](int column) { return load(buffers.joined + at + column) * inverse; });
+    } else {
+      write_row(args, chunk, row, buffers.output + at, buffers.state.max[row], buffers.sums[row]);
+    }
+  }
+}
+
 HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffers& buffers) {
   const KeyRange seen = keys_seen_by_any(args, query_of(chunk, 0), query_of(chunk, chunk.rows - 1));
   const int parts = parts_of_chunk(args, chunk);
@@ -212,17 +247,8 @@ HF_DEVICE void attend_chunk(const AttentionArgs& args, Chunk chunk, const Buffer
     attend_keys(args, chunk, buffers);
     if (parts > 1) join_rows(args, chunk, buffers, part == 0);
   }
-  for (int row = 0; row < chunk.rows; ++row) {
-    const long long at = static_cast<long long>(row) * buffers.output_stride;
-    if (parts > 1) {
-      const float inverse = inverse_of(buffers.totals[row].sum);
-      write_result(args, chunk.batch, query_of(chunk, row), head_of(chunk, row),
-                   lse_of(buffers.totals[row]),
-                   [&](int column) { return load(buffers.joined + at + column) * inverse; });
-    } else {
-      write_row(args, chunk, row, buffers.output + at, buffers.state.max[row], buffers.sums[row]);
-    }
-  }
+  each_head(args, chunk, buffers,
+            [&](const Chunk& one, const Buffers& its) { write_rows(args, one, its, parts > 1); });
 }
 
 // Chunk `index` of a sequence; false if the sequence has no such rows.
@@ -252,14 +278,16 @@ extern "C" __attribute__((visibility("default"))) void attention_forward(
 
   Chunk chunk = {};
   chunk.group = args->heads_q / args->heads_kv;
+  chunk.heads = work->heads_together;
+  const int head_groups = args->heads_kv / chunk.heads;
   chunk.split = static_cast<int>(item / groups % splits);
-  const Buffers buffers = buffers_in(scratch, *args, work->rows_per_item);
+  const Buffers buffers = buffers_in(scratch, *args, *work);
   if constexpr (Spec::ragged) {
     AttentionArgs one;
     int sequence = -1;
     for (long long pair = first_pair; pair < end_pair; ++pair) {
-      const int place = static_cast<int>(pair / args->heads_kv);
-      chunk.head_kv = static_cast<int>(pair % args->heads_kv);
+      const int place = static_cast<int>(pair / head_groups);
+      chunk.head_kv = static_cast<int>(pair % head_groups) * chunk.heads;
       PackedTile tile = {place, static_cast<int>(index)};
       if (args->cu_seqlens_q) {
         tile = packed_tile_of(*args, place, work->rows_per_item / chunk.group);
@@ -275,14 +303,15 @@ extern "C" __attribute__((visibility("default"))) void attention_forward(
     }
   } else {
     place_chunk(*args, *work, index, chunk);
-    chunk.batch = static_cast<int>(first_pair / args->heads_kv);
-    chunk.head_kv = static_cast<int>(first_pair % args->heads_kv);
+    chunk.batch = static_cast<int>(first_pair / head_groups);
+    chunk.head_kv = static_cast<int>(first_pair % head_groups) * chunk.heads;
     if constexpr (kRowsInLanes) {
       attend_in_groups(*args, chunk, end_pair - first_pair, may_stream(*args, *work));
     } else {
       for (long long pair = first_pair; pair < end_pair; ++pair) {
         attend_chunk(*args, chunk, buffers);
-        if (++chunk.head_kv == args->heads_kv) {
+        chunk.head_kv += chunk.heads;
+        if (chunk.head_kv == args->heads_kv) {
           chunk.head_kv = 0;
           ++chunk.batch;
         }

@@ -10,8 +10,10 @@
 namespace hipflash {
 
 // Rows of a pair (batch, key/value head): row r is query r / group, head r % group of the group.
+// Few rows may be of several key/value heads, as many of each.
 struct Chunk {
   int batch, head_kv, group;
+  int heads;  // from head_kv on
   long long first_row;
   int rows;
   int split;

@@ -5,6 +5,7 @@
 // matter to the bits whether one thread had all of them or each thread had one.
 #pragma once
 
+#include "common/partials.h"
 #include "cpu/chunk.h"
 
 namespace hipflash {
@@ -80,9 +81,7 @@ HF_DEVICE void write_row(const AttentionArgs& args, const Chunk& chunk, int row,
   const float inverse = inverse_of(sum), lse = lse_of_row(max, sum);
   const auto part = [&](int column) { return load(output + column) * inverse; };
   if (Spec::split_keys && args.splits > 1) {
-    const long long index =
-        chunk.split * partial_rows(args) +
-        (static_cast<long long>(chunk.batch) * args.heads_q + head) * args.partial_seq + query;
+    const long long index = partial_row(args, chunk.split, chunk.batch, head, query);
     args.partial_lse[index] = lse;
     if (lse != -kInfinity) {  // of an empty part nobody reads the output
       const int dim = value_head_dim(args);

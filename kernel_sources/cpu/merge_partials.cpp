@@ -2,6 +2,7 @@
 //   lse = log sum_s exp(lse_s),   out = sum_s exp(lse_s - lse) * out_s.
 //
 // An item is a few rows.
+#include "common/logarithms.h"
 #include "cpu/simd.h"
 
 namespace hipflash {
@@ -10,7 +11,7 @@ HF_DEVICE float hf_exp2(float x) {
   return exp2(broadcast(x))[0];
 }
 HF_DEVICE float hf_log2(float x) {
-  return natural_log(x) * 1.4426950408889634f;
+  return natural_log(x) * kLog2e;
 }
 
 }  // namespace hipflash
@@ -33,7 +34,7 @@ HF_DEVICE void merge_one(const MergeArgs& args, const MergeRow& row) {
     for (long long s = 0; s < part.count; ++s) {
       const float lse = part_lse(part, row, s);
       if (lse == -kInfinity) continue;  // it saw nothing, whatever its output holds
-      const Vec weight = broadcast(hf_exp2((lse - all.reference) * kMergeLog2e) * all.inverse);
+      const Vec weight = broadcast(hf_exp2((lse - all.reference) * kLog2e) * all.inverse);
       const PartElement* from = static_cast<const PartElement*>(part.out) +
                                 offset_of(part.out_stride, row) + s * part.out_step;
       for (int i = 0; i < args.dim; i += kLanes) {

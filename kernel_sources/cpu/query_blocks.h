@@ -31,8 +31,8 @@ struct Buffers {
   RowTotal* totals;
 };
 
-HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_per_item) {
-  const CpuScratch layout = cpu_scratch(kTile, head_dim(args), value_head_dim(args), rows_per_item,
+HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, const CpuWork& work) {
+  const CpuScratch layout = cpu_scratch(kTile, head_dim(args), value_head_dim(args), work,
                                         Spec::split_keys && args.keys_per_split > 0);
   char* base = static_cast<char*>(scratch);
   const auto at = [&](long long offset) { return reinterpret_cast<float*>(base + offset); };
@@ -47,6 +47,31 @@ HF_DEVICE Buffers buffers_in(void* scratch, const AttentionArgs& args, int rows_
           layout.value_columns,
           at(layout.joined),
           reinterpret_cast<RowTotal*>(at(layout.totals))};
+}
+
+// Of a register block of rows; sums before the block of keys are kept for a query block.
+HF_DEVICE RowStates state_of(const RowStates& state, int first_row, int row) {
+  const int row_of_chunk = first_row + row;
+  return {state.max + row_of_chunk, state.minus_max + row_of_chunk, state.rescale + row_of_chunk,
+          state.lane_sums + row_of_chunk * kLanes, state.lane_sums_before + row * kLanes};
+}
+
+// f(chunk, buffers) for each of the chunk's key/value heads alone.
+template <class F>
+HF_DEVICE void each_head(const AttentionArgs& args, const Chunk& chunk, const Buffers& buffers,
+                         F f) {
+  for (int head = 0; head < (kMayHaveFewRows ? chunk.heads : 1); ++head) {
+    Chunk one = chunk;
+    one.head_kv += head;
+    one.heads = 1;
+    const int row = head * kCpuFewRows;
+    Buffers its = buffers;
+    its.queries += row * round_up(head_dim(args), kLanes);
+    its.output += row * buffers.output_stride;
+    its.state = state_of(buffers.state, row, 0);
+    its.sums += row;
+    f(one, its);
+  }
 }
 
 // The columns of a key block that a register block of rows works on.
@@ -175,13 +200,6 @@ HF_DEVICE void rescale_rows(const AttentionArgs& args, const Buffers& buffers, i
       store(output + column, load(output + column) * rescale);
     }
   }
-}
-
-// Of a register block of rows; sums before the block of keys are kept for a query block.
-HF_DEVICE RowStates state_of(const RowStates& state, int first_row, int row) {
-  const int row_of_chunk = first_row + row;
-  return {state.max + row_of_chunk, state.minus_max + row_of_chunk, state.rescale + row_of_chunk,
-          state.lane_sums + row_of_chunk * kLanes, state.lane_sums_before + row * kLanes};
 }
 
 // One block of queries against one packed block of keys.

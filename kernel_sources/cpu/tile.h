@@ -62,6 +62,8 @@ HF_DEVICE constexpr int max_int(int a, int b) {
 constexpr int kFewRowsKeys =
     min_int(kTile.tile_queries * kTile.tile_keys / kCpuFewRows / (2 * kLanes) * (2 * kLanes), 1024);
 
+static_assert(kFewRowsKeys >= kMostHeadsTogether * 2 * kLanes, "heads together share the scores");
+
 // A row of a strided tensor.
 HF_DEVICE const Element* row_of(const void* tensor, const RowStrides& stride, long long batch,
                                 long long seq, long long head) {

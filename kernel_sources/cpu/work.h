@@ -15,7 +15,8 @@ namespace hipflash {
 // Run-time numbers, chosen by plan_cpu_work(). Results do not depend on them beyond rounding, and
 // on pairs_per_item not at all.
 struct CpuWork {
-  long long pairs;          // (batch, key/value head); packed: (tile of queries, key/value head)
+  long long pairs;          // (batch, key/value heads); packed: (tile of queries, key/value heads)
+  int heads_together;       // key/value heads of a pair, see cpu_heads_together()
   int rows_per_item;        // rows of one chunk; packed: whole queries
   int chunks;               // chunks of rows of one pair; packed: 1, its tile
   int pairs_per_item;       // pairs that one item handles one after the other
@@ -47,16 +48,18 @@ constexpr long long cpu_round_up(long long x, long long multiple) {
 }
 
 constexpr CpuScratch cpu_scratch(const CpuTile& tile, int head_dim, int value_head_dim,
-                                 int rows_per_item, bool joins_parts) {
+                                 const CpuWork& work, bool joins_parts) {
   constexpr long long kWord = 4;  // an f32 or two bf16
   constexpr long long kMostLanes = 16;
   constexpr long long kColumnMultiple = 64;  // no register block is wider
-  const long long rows = cpu_round_up(rows_per_item, tile.tile_queries);
+  const long long few_rows = static_cast<long long>(kCpuFewRows) * work.heads_together;
+  const long long rows = cpu_round_up(work.rows_per_item > few_rows ? work.rows_per_item : few_rows,
+                                      tile.tile_queries);
   const long long columns = cpu_round_up(value_head_dim, kColumnMultiple);
   CpuScratch s = {};
   s.value_columns = static_cast<int>(columns);
   s.queries = 0;
-  const long long few = kCpuFewRows * cpu_round_up(head_dim, kMostLanes);  // in whole vectors
+  const long long few = few_rows * cpu_round_up(head_dim, kMostLanes);  // in whole vectors
   s.output = s.queries + cpu_round_up((rows * head_dim > few ? rows * head_dim : few) * kWord, 64);
   s.keys = s.output + rows * columns * kWord;
   s.values = s.keys + cpu_round_up(static_cast<long long>(tile.tile_keys) * head_dim * kWord, 64);
@@ -84,7 +87,37 @@ constexpr long long cpu_queries_of(long long rows, int group) {
   return rows / group > 1 ? rows / group : 1;
 }
 
-// Cuts a call into items for `threads` threads. Only sizes in `args` are read; args.splits is
+constexpr int kMostHeadsTogether = 32;
+
+// How many parts of its keys a walk may be cut into, so that each is worth its merge.
+constexpr long long cpu_possible_splits(const AttentionArgs& args, const CpuTile& tile) {
+  return args.seq_k / (4LL * tile.tile_keys);
+}
+
+// Key/value heads that few rows walk over together, key by key: where the heads of a token lie side
+// by side, memory is then read in the order in which it lies. Fewer where threads would run out of
+// walks. Batch-invariant calls take heads alone, since their bits depend on neither.
+constexpr int cpu_heads_together(const AttentionArgs& args, const CpuTile& tile, int threads) {
+  constexpr int kKeysWorth = 64;
+  const auto side_by_side = [](const RowStrides& stride) {
+    return stride.head > 0 && stride.head < stride.seq;
+  };
+  const long long rows = static_cast<long long>(args.seq_q) * (args.heads_q / args.heads_kv);
+  if (rows > kCpuFewRows || args.seq_k < kKeysWorth || args.keys_per_split > 0 ||
+      !side_by_side(args.k_stride) || !side_by_side(args.v_stride)) {
+    return 1;
+  }
+  const long long splits = cpu_possible_splits(args, tile);
+  const auto enough = [&](int together) {
+    const long long walks = args.heads_kv / together * (splits > 1 ? splits : 1) * args.batch;
+    return threads <= 1 || walks >= 4LL * threads;
+  };
+  int together = args.heads_kv < kMostHeadsTogether ? args.heads_kv : kMostHeadsTogether;
+  while (together > 1 && (args.heads_kv % together != 0 || !enough(together))) --together;
+  return together;
+}
+
+// Cuts a call into items for `threads` threads. Only sizes and strides are read; args.splits is
 // honoured, see cpu_key_splits(). Of ragged calls seq_q and seq_k are the longest sequence's.
 inline CpuWork plan_cpu_work(const AttentionArgs& args, const CpuTile& tile, int threads) {
   CpuWork work = {};
@@ -119,11 +152,13 @@ inline CpuWork plan_cpu_work(const AttentionArgs& args, const CpuTile& tile, int
   work.chunks = packed ? 1 : static_cast<int>((rows + per_item - 1) / per_item);
   const long long places =
       packed ? args.total_q / (per_item / group) + args.batch : args.batch;  // as in sequence.h
-  work.pairs = places * args.heads_kv;
+  work.heads_together = cpu_heads_together(args, tile, threads);
+  work.pairs = places * (args.heads_kv / work.heads_together);
 
   // Tiny problems: several pairs per item, so that handing out work costs nothing beside it.
   constexpr long long kWorthHandingOut = 1 << 18;  // multiply-adds
-  const long long cost = 1 + per_item * args.seq_k * (args.head_dim + args.value_head_dim) / splits;
+  const long long cost = 1 + per_item * work.heads_together * args.seq_k *
+                                 (args.head_dim + args.value_head_dim) / splits;
   long long together = kWorthHandingOut / cost;
   const long long at_most = work.pairs / (8LL * threads);
   if (together > at_most) together = at_most;
@@ -133,8 +168,7 @@ inline CpuWork plan_cpu_work(const AttentionArgs& args, const CpuTile& tile, int
   const long long merge_rows =
       static_cast<long long>(args.partial_batch) * args.heads_q * args.partial_seq;
   work.merge_items = splits > 1 ? (merge_rows + kMergeRows - 1) / kMergeRows : 0;
-  work.scratch_bytes =
-      cpu_scratch(tile, args.head_dim, args.value_head_dim, work.rows_per_item, invariant).bytes;
+  work.scratch_bytes = cpu_scratch(tile, args.head_dim, args.value_head_dim, work, invariant).bytes;
   return work;
 }
 
@@ -148,10 +182,11 @@ constexpr int kFixedKeysPerSplit = 1024;
 inline int cpu_key_splits(const AttentionArgs& args, const CpuTile& tile, int threads,
                           long long seen_keys) {
   if (seen_keys <= 0 || args.seq_k <= 0) return 1;
+  seen_keys = (seen_keys - 1) / cpu_heads_together(args, tile, threads) + 1;
   // The longest walk should be no longer than half of a thread's share.
   const long long wanted = (2LL * threads * args.seq_k + seen_keys - 1) / seen_keys;
   if (wanted <= 1) return 1;
-  const long long possible = args.seq_k / (4LL * tile.tile_keys);  // a split worth its merge
+  const long long possible = cpu_possible_splits(args, tile);
   long long splits = wanted < possible ? wanted : possible;
   if (args.keys_per_split > 0) {
     splits = (static_cast<long long>(args.seq_k) + args.keys_per_split - 1) / args.keys_per_split;

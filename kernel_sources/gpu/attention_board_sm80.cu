@@ -3,21 +3,19 @@
 // All keys and values of a head fit a block, so there is no loop and no running softmax: every copy
 // of the block is under way before anything is computed, values arrive while scores are made, and
 // many small blocks per multiprocessor keep the memory busy.
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 
 #include "common/mask.h"
 #include "common/score.h"
 #include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
-#include "gpu/tile/accumulator_rows.h"
-#include "gpu/tile/copy_sm80.h"
-#include "gpu/tile/schedule_nv.h"
+#include "gpu/tile/nv/accumulator_rows.h"
+#include "gpu/tile/nv/schedule.h"
 
-#include "gpu/tile/ragged_nv.h"
+#include "gpu/tile/nv/ragged.h"
 
-#include "gpu/tile/launch_nv.h"
-#include "gpu/tile/mma_sm80.h"
+#include "gpu/tile/nv/mma_sm80.h"
 
 namespace hipflash {
 
@@ -103,7 +101,7 @@ using namespace hipflash;
 
 extern "C" __global__ void __launch_bounds__(kThreads, Spec::blocks_per_sm)
     attention_forward(const __grid_constant__ AttentionArgs args) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  HF_SHARED_BYTES(shared);
   const unsigned q_tile = shared_address(shared), k_tile = q_tile + kRows * kHeadDim * 2,
                  v_tile = k_tile + kKeys * kHeadDim * 2;
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;

@@ -1,24 +1,27 @@
 // Flash attention forward with plain multiply-adds: for cards without matrix units, and for f32 on
 // every card whose matrix units have no f32.
 //
-// A block owns dot_queries() consecutive queries of one head. Sixteen threads share four of them: each
-// computes the scores of every 16th key and the output of every 16th quad of value dims. Probabilities
-// change hands through shared memory. Large head dims pass through shared memory in chunks.
+// A block owns dot_queries() consecutive queries of one head. Sixteen threads share four of them:
+// each computes the scores of every 16th key and the output of every 16th quad of value dims.
+// Probabilities change hands through shared memory. Large head dims pass through shared memory in
+// chunks.
 //
-// Rows of a block are queries of one head or, with Spec::pack_heads, of a group (tile/block_rows.h).
-// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
-// a call of its own. Where keys are in pages, the addresses of a tile's rows are looked up a tile
-// ahead and stand in shared memory (tile/pages.h).
-#include "gpu/tiles_rdna.h"
-#include "gpu/tile/dot.h"
+// Rows of a block are queries of one head or, with Spec::pack_heads, of a group
+// (tile/amd/block_rows.h). Ragged calls: a block takes its sequence out of the call
+// (common/sequence.h) and works on it as on a call of its own. Where keys are in pages, the
+// addresses of a tile's rows are looked up a tile ahead and stand in shared memory
+// (tile/amd/pages.h).
+#include "gpu/tile/amd/dot.h"
+
 #include "common/mask.h"
 #include "common/score.h"
-#include "gpu/tile/pages.h"
-#include "gpu/tile/block_rows.h"
-#include "gpu/tile/sink.h"
-#include "gpu/tile/block_place.h"
-#include "gpu/tile/merge_rows.h"
-#include "gpu/tile/score_cells.h"
+#include "gpu/tile/amd/block_place.h"
+#include "gpu/tile/amd/block_rows.h"
+#include "gpu/tile/amd/merge_splits.h"
+#include "gpu/tile/amd/pages.h"
+#include "gpu/tile/amd/score_cells.h"
+#include "gpu/tile/amd/sink.h"
+#include "gpu/tiles_rdna.h"
 
 namespace hipflash {
 
@@ -27,8 +30,8 @@ constexpr rdna::DotTile kTile = {Spec::threads, Spec::tile_keys, Spec::dim_chunk
 constexpr rdna::DotShared kAt = rdna::dot_shared(kElementBytes, kTile);
 constexpr int kThreads = kTile.threads, kQueries = rdna::dot_queries(kTile);
 constexpr int kKeys = kTile.tile_keys;
-constexpr int kRows = 4;                  // queries of a thread
-constexpr int kColumns = kKeys / 16;      // keys of a thread: its number in the row, + 16, ...
+constexpr int kRows = 4;              // queries of a thread
+constexpr int kColumns = kKeys / 16;  // keys of a thread: its number in the row, + 16, ...
 constexpr int kChunks = rdna::divide_up(Spec::head_dim, kTile.dim_chunk);
 constexpr int kValueChunks = rdna::divide_up(Spec::value_head_dim, kTile.value_chunk);
 constexpr int kQuads = kTile.value_chunk / 64;  // of a chunk, for one thread
@@ -57,9 +60,9 @@ struct Softmax {
 };
 
 struct Thread {
-  int row, column;     // row of sixteen threads in the block, place in the row
-  int query[kRows];    // past the end: the last one
-  int head[kRows];     // likewise
+  int row, column;   // row of sixteen threads in the block, place in the row
+  int query[kRows];  // past the end: the last one
+  int head[kRows];   // likewise
   KeyRange visible[kRows];
   float slope[kRows];
   float scale, hidden;
@@ -187,19 +190,20 @@ HF_DEVICE void multiply_values(Output& o, int chunk, const char* shared, const T
     HF_UNROLL
     for (int m = 0; m < kRows; m++) {
       p[m] = *reinterpret_cast<const FloatQuad*>(shared + kAt.p + (at.row * kRows + m) * kAt.p_row +
-                                             j * 4);
+                                                 j * 4);
     }
     HF_UNROLL
     for (int i = 0; i < 4; i++) {
-      // A key that a mask or bias hides may hold anything, NaN too: 0 * NaN must not reach the output.
+      // A key that a mask or bias hides may hold anything, NaN too: 0 * NaN must not reach the
+      // output.
       bool seen = true;
       if constexpr (Spec::mask || Spec::bias) {
         seen = p[0][i] != 0.0f || p[1][i] != 0.0f || p[2][i] != 0.0f || p[3][i] != 0.0f;
       }
       HF_UNROLL
       for (int n = 0; n < kQuads; n++) {
-        const Quad v = *reinterpret_cast<const Quad*>(
-            shared + kAt.kv + (j + i) * kAt.v_row + (at.column + 16 * n) * 4 * kElementBytes);
+        const Quad v = *reinterpret_cast<const Quad*>(shared + kAt.kv + (j + i) * kAt.v_row +
+                                                      (at.column + 16 * n) * 4 * kElementBytes);
         HF_UNROLL
         for (int e = 0; e < 4; e++) {
           const float value = seen ? element(v, e) : 0.0f;
@@ -214,8 +218,8 @@ HF_DEVICE void multiply_values(Output& o, int chunk, const char* shared, const T
 }
 
 // Divides by the row sums and writes output and LSE, or this split's part of both.
-HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Thread& at,
-                      int fault, const Softmax& softmax, const Output& o) {
+HF_DEVICE void finish(const AttentionArgs& args, const Place& place, const Thread& at, int fault,
+                      const Softmax& softmax, const Output& o) {
   HF_UNROLL
   for (int m = 0; m < kRows; m++) {
     const int row = place.first_row + at.row * kRows + m;
@@ -274,8 +278,7 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
   Output o;
   HF_UNROLL
   for (int m = 0; m < kRows; m++) {
-    const int row =
-        rdna::smaller(place.first_row + at.row * kRows + m, rows_of_head(args) - 1);
+    const int row = rdna::smaller(place.first_row + at.row * kRows + m, rows_of_head(args) - 1);
     at.query[m] = query_of_row(args, row);
     at.head[m] = head_of_row(args, place.head, row);
     at.slope[m] = alibi_slope(args, place.batch, at.head[m]);
@@ -302,8 +305,7 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
       }
     }
     const auto load_rows = [&](auto dims, auto chunk_dims, const char* base,
-                               const RowStrides& stride, int pitch, int column,
-                               int dim) HF_LAMBDA {
+                               const RowStrides& stride, int pitch, int column, int dim) HF_LAMBDA {
       constexpr int kDim = decltype(dims)::value, kDims = decltype(chunk_dims)::value;
       if constexpr (Spec::paged) {
         load_tile<kThreads, kDim, kKeys, kDims>(shared + kAt.kv, pitch,
@@ -318,8 +320,8 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
       const int dim = chunk * kTile.dim_chunk;
       barrier();  // nobody reads the tile before any more
       if (kChunks > 1 || key == seen.first) {
-        load_tile<kThreads, Spec::head_dim, kQueries, kTile.dim_chunk>(
-            shared + kAt.q, kAt.q_row, QueryRows{args, place}, dim);
+        load_tile<kThreads, Spec::head_dim, kQueries, kTile.dim_chunk>(shared + kAt.q, kAt.q_row,
+                                                                       QueryRows{args, place}, dim);
       }
       load_rows(Int<Spec::head_dim>(), Int<kTile.dim_chunk>(), k, args.k_stride, kAt.q_row, 0, dim);
       barrier();
@@ -342,16 +344,15 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
 
 }  // namespace hipflash
 
-HF_KERNEL HF_THREADS(hipflash::kThreads)
-void attention_forward(const hipflash::AttentionArgs args) {
+HF_KERNEL HF_THREADS(hipflash::kThreads) void attention_forward(
+    const hipflash::AttentionArgs args) {
   using namespace hipflash;
-  for_block_of_call<kQueries, 1>(
-      args, [](const AttentionArgs& one, const Place& place, int fault) HF_LAMBDA {
-        attend(one, place, fault);
-      });
+  const auto attend_block = [](const AttentionArgs& one, const Place& place, int fault)
+                                HF_LAMBDA { attend(one, place, fault); };
+  for_block_of_call<kQueries, 1>(args, attend_block);
 }
 
-HF_KERNEL HF_THREADS(hipflash::rdna::kMergeThreads)
-void attention_merge(const hipflash::AttentionArgs args) {
+HF_KERNEL HF_THREADS(hipflash::rdna::kMergeThreads) void attention_merge(
+    const hipflash::AttentionArgs args) {
   hipflash::merge_splits(args);
 }

@@ -1,5 +1,5 @@
 // Attention in f32 on the f16 matrix units of NVIDIA GPUs: three products of f16 for each product
-// of f32, see tile/pairs_f16.h.
+// of f32, see tile/nv/pairs_f16.h.
 //
 // A warp owns row_tiles * 16 query rows and walks the keys from right to left, so that the masked
 // tiles come first and a loop without any mask follows. The result registers of scores are operand
@@ -8,15 +8,14 @@
 //
 // Infinities and NaN come out of the parts as NaN. A block that ends with anything not finite does
 // its work again by multiply-adds, so that they mean what they mean in f32.
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 
 #include "common/mask.h"
 #include "common/score.h"
 #include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
-#include "gpu/tile/accumulator_rows.h"
-#include "gpu/tile/copy_sm80.h"
+#include "gpu/tile/nv/accumulator_rows.h"
 
 namespace hipflash {
 
@@ -31,11 +30,11 @@ constexpr int kStages = Spec::stages;
 
 }  // namespace hipflash
 
-#include "gpu/tile/pairs_f16.h"
+#include "gpu/tile/nv/pairs_f16.h"
 
-#include "gpu/tile/ragged_nv.h"
+#include "gpu/tile/nv/ragged.h"
 
-#include "gpu/tile/merge_nv.h"
+#include "gpu/tile/nv/merge.h"
 
 namespace hipflash {
 
@@ -57,7 +56,7 @@ struct Places {
 
 }  // namespace hipflash
 
-#include "gpu/tile/products_f16x3.h"
+#include "gpu/tile/nv/products_f16x3.h"
 
 namespace hipflash {
 
@@ -87,9 +86,7 @@ HF_DEVICE SoftmaxRows load_softmax(unsigned from) {
   return {{x.x, x.y}, {x.z, x.w}};
 }
 HF_DEVICE void store_softmax(unsigned to, const SoftmaxRows& rows) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(rows.reference[0]),
-               "f"(rows.reference[1]), "f"(rows.sum[0]), "f"(rows.sum[1])
-               : "memory");
+  store_words(to, rows.reference[0], rows.reference[1], rows.sum[0], rows.sum[1]);
 }
 
 // True if anything of this lane is infinite or NaN.
@@ -144,7 +141,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const O
 template <bool kExact>
 HF_DEVICE bool attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
                       int sequence) {
-  extern __shared__ __align__(128) unsigned char memory[];
+  HF_SHARED_BYTES(memory);
   const unsigned shared = shared_address(memory), kept = shared + Places::kept;
   const int head_dim = Spec::head_dim ? Spec::head_dim : args.head_dim;
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
@@ -184,8 +181,8 @@ HF_DEVICE bool attend(const AttentionArgs& launch, const AttentionArgs& args, co
     from += w.kv_head * stride.head;
     if constexpr (Spec::paged) {
       Tile::template copy<false>(
-          to, from, [&](int row) { return key_offset(args, stride, at + row); }, keys.first - at,
-          keys.end - at, columns);
+          to, from, [&](int row) { return row_of_key(args, from, stride, at + row); },
+          keys.first - at, keys.end - at, columns);
       return;
     }
     const auto distance = [&](int row) { return row * stride.seq; };
@@ -333,10 +330,8 @@ HF_DEVICE bool attend(const AttentionArgs& launch, const AttentionArgs& args, co
 // Finds the work of a block and does it.
 template <bool kExact>
 HF_DEVICE bool attend_block(const AttentionArgs& args) {
-  // Read anew each time, so that nothing that follows from it is kept from the first try to the
-  // second.
-  int block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  // Read anew, so that nothing that follows from it is kept from the first try to the second.
+  const int block = fresh_block();
   const int value_dim = Spec::value_head_dim ? Spec::value_head_dim : args.value_head_dim;
   const int chunks = nvf16x3_value_chunks(kRowTiles, value_dim);
   if constexpr (Spec::ragged) {

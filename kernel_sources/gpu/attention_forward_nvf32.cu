@@ -4,20 +4,19 @@
 // lane_key() + 8j of a score tile, and the same rows and columns 4 lane_key() + 32m .. +3 of the
 // output. Operands come from shared memory as 16-byte pieces, of which each feeds 32 multiply-adds;
 // P goes there too, over the keys, and each warp reads only its own.
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 
 #include "common/mask.h"
 #include "common/score.h"
 #include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
-#include "gpu/tile/accumulator_rows.h"
-#include "gpu/tile/copy_sm80.h"
-#include "gpu/tile/rows_f32.h"
+#include "gpu/tile/nv/accumulator_rows.h"
+#include "gpu/tile/nv/rows_f32.h"
 
-#include "gpu/tile/ragged_nv.h"
+#include "gpu/tile/nv/ragged.h"
 
-#include "gpu/tile/merge_nv.h"
+#include "gpu/tile/nv/merge.h"
 
 namespace hipflash {
 
@@ -212,7 +211,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work,
 // `sequence` is its number.
 HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
                       int sequence) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  HF_SHARED_BYTES(shared);
   const unsigned q_tile = shared_address(shared), k_tile = q_tile + 4 * kRows * kPitch;
   const unsigned p_tile = Spec::p_over_keys ? k_tile : k_tile + 4 * kKeys * kPitch;
   const unsigned v_tile = Spec::p_over_keys ? k_tile + 4 * max(kKeys * kPitch, kRows * kPPitch)
@@ -262,8 +261,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       load_rows_at<kKeys, kValueDim, kValueDim, kThreads, 4>(
           v_tile, v, [&](int row) { return places.value(step, row); }, block_keys.first - first,
           block_keys.end - first, value_columns, threadIdx.x);
-      places.publish(args, step - 1);
-      places.fetch(args, step - 2, block_keys.first, block_keys.end);
+      places.publish(args, step - 1, (step - 1) * kKeys, k, v);
+      places.fetch(args, (step - 2) * kKeys, block_keys.first, block_keys.end);
     } else {
       load_rows<kKeys, kValueDim, kValueDim, kThreads>(v_tile, v + first * args.v_stride.seq,
                                                        args.v_stride.seq, block_keys.first - first,
@@ -272,13 +271,14 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     copies_issued();
   };
   if constexpr (Spec::paged) {
-    places.fetch(args, steps.end - 1, block_keys.first, block_keys.end);
-    places.publish(args, steps.end - 1);
+    places.fetch(args, (steps.end - 1) * kKeys, block_keys.first, block_keys.end);
+    places.publish(args, steps.end - 1, (steps.end - 1) * kKeys, k, v);
     barrier();
-    places.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
+    places.fetch(args, (steps.end - 2) * kKeys, block_keys.first, block_keys.end);
   }
   load_rows<kRows, kHeadDim, kPitch, kThreads>(q_tile, q, args.q_stride.seq, 0,
                                                args.seq_q - work.row, head_dim);
+  copies_issued();
   if (steps.end > steps.begin) load_keys(steps.end - 1);
 
   // This lane's first row in the block, and where its parts of the tiles begin.

@@ -10,21 +10,20 @@
 // There is no running maximum: exponents are taken relative to the maximum of earlier tiles
 // (the reference), and the row sum, which is needed anyway, tells when that no longer serves.
 //
-// Rows of a block are queries of one head or, with Spec::pack_heads, of a group (tile/block_rows.h).
-// Ragged calls: a block takes its sequence out of the call (common/sequence.h) and works on it as on
-// a call of its own. Where keys are in pages, Rows finds them (tile/pages.h).
-#include "gpu/tiles_rdna.h"
-#include "gpu/tile/amd.h"
-#include "common/sequence.h"
-#include "gpu/tile/pages.h"
-#include "gpu/tile/wmma.h"
+// Rows of a block are queries of one head or, with Spec::pack_heads, of a group
+// (tile/amd/block_rows.h). Ragged calls: a block takes its sequence out of the call
+// (common/sequence.h) and works on it as on a call of its own. Where keys are in pages, Rows finds
+// them (tile/amd/pages.h).
+#include "gpu/tile/rdna/wmma.h"
+
 #include "common/mask.h"
 #include "common/score.h"
-#include "gpu/tile/block_rows.h"
-#include "gpu/tile/sink.h"
-#include "gpu/tile/block_place.h"
-#include "gpu/tile/merge_rows.h"
-#include "gpu/tile/score_cells.h"
+#include "gpu/tile/amd/block_place.h"
+#include "gpu/tile/amd/block_rows.h"
+#include "gpu/tile/amd/merge_splits.h"
+#include "gpu/tile/amd/score_cells.h"
+#include "gpu/tile/amd/sink.h"
+#include "gpu/tiles_rdna.h"
 
 namespace hipflash {
 
@@ -38,126 +37,22 @@ constexpr int kQueries = rdna::wmma_queries(kTile);
 constexpr int kWaveQueries = 16 * kTile.query_tiles;
 constexpr int kSlices = rdna::wmma_slices(kTile, Spec::value_head_dim);
 
-constexpr int kQueryTiles = kTile.query_tiles;                        // of a wave, 16 rows each
-constexpr int kKeys = kTile.tile_keys;                                // of a step
-constexpr int kKeyTiles = kKeys / 16;                                 // of a step
-constexpr int kDimTiles = rdna::round_up(Spec::head_dim, 16) / 16;    // of Q and K
-constexpr int kValueTiles = kTile.value_slice / 16;                   // of V and O, in this block
+constexpr int kQueryTiles = kTile.query_tiles;                      // of a wave, 16 rows each
+constexpr int kKeys = kTile.tile_keys;                              // of a step
+constexpr int kKeyTiles = kKeys / 16;                               // of a step
+constexpr int kDimTiles = rdna::round_up(Spec::head_dim, 16) / 16;  // of Q and K
+constexpr int kValueTiles = kTile.value_slice / 16;                 // of V and O, in this block
 
 static_assert((kTile.waves & (kTile.waves - 1)) == 0 && kKeys % 16 == 0, "see WmmaTile");
 static_assert(kTile.value_slice % 16 == 0 && kAt.bytes <= rdna::kSharedLimit, "see WmmaTile");
 
-// ---- staging: global memory -> registers -> shared memory ----------------------------------------
+}  // namespace hipflash
 
-constexpr rdna::WmmaStaging kTo = rdna::wmma_staging(kTile, Spec::head_dim);
-constexpr int kKeyPieces = kTo.key_pieces;
-constexpr int kRun = kTo.run;
-constexpr int kValuePieces = kTo.value_tasks * kRun;
-static_assert(kTo.key_step >= 1, "more columns of K than threads");
-static_assert(kTo.run_step >= kTo.sharers || kRun == 8, "more columns of V than threads");
+#include "gpu/tile/rdna/staging.h"
 
-HF_DEVICE constexpr int key_offset(int key) {
-  return rdna::wmma_key_offset(kGeneration, kAt, key);
-}
-HF_DEVICE constexpr int value_offset(int dim) {
-  return rdna::wmma_value_offset(kGeneration, kAt, dim);
-}
+namespace hipflash {
 
-using KeyRows = Rows<Spec::head_dim, kKeys>;
-using ValueRows = Rows<Spec::value_head_dim, kKeys>;
-
-// A thread's places in K and V, in global and shared memory; the same in every step.
-struct Staging {
-  KeyRows keys;
-  ValueRows values;
-  int key_place[kKeyPieces], value_place[kValuePieces];
-  int key_store, value_store;
-  bool stores_keys, stores_values;
-};
-
-HF_DEVICE Staging make_staging(const AttentionArgs& args, int batch, int head_kv, int first_dim,
-                               KeyRange keys) {
-  Staging at;
-  at.keys.start(args, args.k, args.k_stride, batch, head_kv, keys.first, keys.end);
-  at.values.start(args, args.v, args.v_stride, batch, head_kv, keys.first, keys.end);
-  const int row = rdna::wmma_key_row(kTo, thread_id());
-  const int column = rdna::wmma_key_column(kTo, thread_id());
-  at.stores_keys = row < kKeys && column < kDimTiles * 16;
-  HF_UNROLL
-  for (int n = 0; n < kKeyPieces; n++) {
-    at.key_place[n] = at.keys.place(row + n * kTo.key_step, column, at.stores_keys);
-  }
-  at.key_store = kAt.k + key_offset(row) + column * 2;
-
-  const int run = rdna::wmma_value_run(kTo, thread_id());
-  const int dim = rdna::wmma_value_dim(kTo, thread_id());
-  at.stores_values = run < kTo.runs && dim < kTile.value_slice;
-  HF_UNROLL
-  for (int n = 0; n < kValuePieces; n++) {
-    const int key = (run + n / kRun * kTo.run_step) * kRun + n % kRun;
-    at.value_place[n] = at.values.place(key, first_dim + dim, at.stores_values);
-  }
-  at.value_store = kAt.v + value_offset(dim) + run * kRun * 2;
-  return at;
-}
-
-struct KeyPieces {
-  u32x4 piece[kKeyPieces];
-};
-struct ValuePieces {
-  u32x4 piece[kValuePieces];
-};
-
-HF_DEVICE void load(KeyPieces& k, Staging& at, int first_key) {
-  const auto tile = at.keys.tile(first_key);
-  HF_UNROLL
-  for (int n = 0; n < kKeyPieces; n++) k.piece[n] = at.keys.load(tile, at.key_place[n]);
-}
-
-HF_DEVICE void load(ValuePieces& v, Staging& at, int first_key) {
-  const auto tile = at.values.tile(first_key);
-  HF_UNROLL
-  for (int n = 0; n < kValuePieces; n++) {
-    v.piece[n] = at.values.load(tile, at.value_place[n]);
-  }
-}
-
-HF_DEVICE void store(char* shared, const Staging& at, const KeyPieces& k) {
-  if (kTo.all_keys || at.stores_keys) {
-    HF_UNROLL
-    for (int n = 0; n < kKeyPieces; n++) {
-      *reinterpret_cast<u32x4*>(shared + at.key_store + key_offset(n * kTo.key_step)) = k.piece[n];
-    }
-  }
-}
-
-HF_DEVICE void store_transposed(char* shared, const Staging& at, const ValuePieces& v) {
-  if (kTo.all_values || at.stores_values) {
-    HF_UNROLL
-    for (int n = 0; n < kTo.value_tasks; n++) {
-      HF_UNROLL
-      for (int j = 0; j < 8; j++) {
-        u32 run[kRun / 2];
-        HF_UNROLL
-        for (int i = 0; i < kRun / 2; i++) {
-          const u32 even = v.piece[n * kRun + 2 * i][j / 2];
-          const u32 odd = v.piece[n * kRun + 2 * i + 1][j / 2];
-          run[i] = j % 2 ? high_halves(even, odd) : low_halves(even, odd);
-        }
-        char* to = shared + at.value_store + value_offset(j) + n * kTo.run_step * kRun * 2;
-        if constexpr (kRun == 8) {
-          *reinterpret_cast<u32x4*>(to) = u32x4{run[0], run[1], run[2], run[3]};
-        } else if constexpr (kRun == 4) {
-          *reinterpret_cast<u32x2*>(to) = u32x2{run[0], run[1]};
-        } else {
-          *reinterpret_cast<u32*>(to) = run[0];
-        }
-      }
-    }
-  }
-}
-
-// ---- what a wave keeps from step to step ---------------------------------------------------------
+// ---- what a wave keeps from step to step --------------------------------------------------------
 
 // Where this lane's operands lie in shared memory.
 struct Reading {
@@ -179,13 +74,13 @@ using Output = Accumulator[kQueryTiles][kValueTiles];
 
 struct Wave {
   Reading read;
-  KeyRange seen;  // by any of its rows
-  int query[kQueryTiles];        // of this lane; past the end: the last one
-  int head[kQueryTiles];         // likewise
-  KeyRange visible[kQueryTiles]; // to this lane's query
+  KeyRange seen;                  // by any of its rows
+  int query[kQueryTiles];         // of this lane; past the end: the last one
+  int head[kQueryTiles];          // likewise
+  KeyRange visible[kQueryTiles];  // to this lane's query
   float slope[kQueryTiles];
-  float scale;                   // scores to exponents of two
-  float hidden;                  // a score whose exponent is -inf
+  float scale;   // scores to exponents of two
+  float hidden;  // a score whose exponent is -inf
   int batch;
 };
 
@@ -201,7 +96,7 @@ HF_DEVICE int query_offset(const Wave& wave, int query_tile, int dim_tile) {
   return kAt.q + wave.read.q + query_tile * 16 * kAt.k_row + dim_tile * 32;
 }
 
-// ---- the parts of a step -------------------------------------------------------------------------
+// ---- the parts of a step ------------------------------------------------------------------------
 
 // kOrdered pins the order of instructions, which takes fewer registers.
 template <bool kOrdered>
@@ -252,8 +147,7 @@ HF_DEVICE void modify_scores(Scores& s, const AttentionArgs& args, const Wave& w
         add_bias<kEdge>(s[m][t], args, wave.batch, wave.head[m], wave.query[m], key);
       }
       if constexpr (Spec::mask) {
-        apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head[m], wave.query[m], key,
-                          wave.hidden);
+        apply_mask<kEdge>(s[m][t], args, wave.batch, wave.head[m], wave.query[m], key, wave.hidden);
       }
       if constexpr (kScoreModified) fence();  // temporaries of one tile at a time
     }
@@ -350,7 +244,7 @@ HF_DEVICE Operand seen_keys(const Scores& s, int t, float hidden) {
     bool seen = false;
     HF_UNROLL
     for (int m = 0; m < kQueryTiles; m++) seen |= s[m][t][r] != hidden;
-    const u32 lanes = __builtin_amdgcn_ballot_w32(seen);
+    const u32 lanes = ballot(seen);
     low |= (lanes & 0xffffu ? 1u : 0u) << r;
     high |= (lanes >> 16 ? 1u : 0u) << r;
   }
@@ -358,7 +252,8 @@ HF_DEVICE Operand seen_keys(const Scores& s, int t, float hidden) {
   Operand words;
   HF_UNROLL
   for (int i = 0; i < static_cast<int>(sizeof(Operand) / 4); i++) {
-    words[i] = (seen >> (2 * i) & 1u ? 0xffffu : 0u) | (seen >> (2 * i + 1) & 1u ? 0xffff0000u : 0u);
+    words[i] =
+        (seen >> (2 * i) & 1u ? 0xffffu : 0u) | (seen >> (2 * i + 1) & 1u ? 0xffff0000u : 0u);
   }
   return words;
 }
@@ -388,12 +283,11 @@ HF_DEVICE void multiply_values(Output& o, const char* shared, const Wave& wave,
   }
 }
 
-// One tile of keys. On entry its K is in `k`; on exit the next tile's is. kEdge: some query sees not
-// all of these keys, and whole waves may have no work.
+// One tile of keys. On entry its K is in `k`; on exit the next tile's is. kEdge: some query sees
+// not all of these keys, and whole waves may have no work.
 template <bool kEdge>
-HF_DEVICE void step(char* shared, const AttentionArgs& args, Staging& staging,
-                    const Wave& wave, const Queries& q, int first_key, KeyPieces& k,
-                    Softmax& softmax, Output& o) {
+HF_DEVICE void step(char* shared, const AttentionArgs& args, Staging& staging, const Wave& wave,
+                    const Queries& q, int first_key, KeyPieces& k, Softmax& softmax, Output& o) {
   // Few packed rows leave waves without any, which only bring K and V.
   const bool live = (!kEdge && !Spec::pack_heads) ||
                     (first_key < wave.seen.end && first_key + kKeys > wave.seen.first);
@@ -418,7 +312,7 @@ HF_DEVICE void step(char* shared, const AttentionArgs& args, Staging& staging,
   if (live) multiply_values<kOrdered>(o, shared, wave, p, s);
 }
 
-// ---- before and after the loop -------------------------------------------------------------------
+// ---- before and after the loop ------------------------------------------------------------------
 
 HF_DEVICE void load_queries(Queries& q, char* shared, const AttentionArgs& args, const Wave& wave) {
   HF_UNROLL
@@ -455,9 +349,7 @@ HF_DEVICE void finish(const AttentionArgs& args, const Place& place, int first_r
     const float total = softmax.total[m] + other_half(softmax.total[m]);
     // A row that saw nothing gives 0; NaN stays.
     float inverse = total == 0.0f ? 0.0f : (1.0f + kTruncationLoss) / total;
-    float lse = total == 0.0f
-                    ? -kInfinity
-                    : (hf_log2(total) + softmax.reference[m]) * kLn2;
+    float lse = total == 0.0f ? -kInfinity : (hf_log2(total) + softmax.reference[m]) * kLn2;
     if (row_index >= rows_of_head(args)) continue;
     if constexpr (Spec::sinks || Spec::ragged) {
       const SinkResult row = finished_row(args, place, row_index, lse, fault);
@@ -501,7 +393,8 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
   wave.batch = place.batch;
   wave.seen = KeyRange{0, 0};
   if (wave_first < rows) {
-    wave.seen = keys_seen_by_any(args, query_of_row(args, wave_first), query_of_row(args, wave_last));
+    wave.seen =
+        keys_seen_by_any(args, query_of_row(args, wave_first), query_of_row(args, wave_last));
   }
   wave.scale = nonzero_exponent_scale(args);
   wave.hidden = hidden_score(wave.scale);
@@ -551,16 +444,15 @@ HF_DEVICE void attend(const AttentionArgs& args, const Place& place, int fault) 
 
 }  // namespace hipflash
 
-HF_KERNEL __launch_bounds__(hipflash::kThreads) void attention_forward(
+HF_KERNEL HF_THREADS(hipflash::kThreads) void attention_forward(
     const hipflash::AttentionArgs args) {
   using namespace hipflash;
-  for_block_of_call<kQueries, kSlices>(
-      args, [](const AttentionArgs& one, const Place& place, int fault) HF_LAMBDA {
-        attend(one, place, fault);
-      });
+  const auto attend_block = [](const AttentionArgs& one, const Place& place, int fault)
+                                HF_LAMBDA { attend(one, place, fault); };
+  for_block_of_call<kQueries, kSlices>(args, attend_block);
 }
 
-HF_KERNEL __launch_bounds__(hipflash::rdna::kMergeThreads) void attention_merge(
+HF_KERNEL HF_THREADS(hipflash::rdna::kMergeThreads) void attention_merge(
     const hipflash::AttentionArgs args) {
   hipflash::merge_splits(args);
 }

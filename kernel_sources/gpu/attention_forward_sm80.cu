@@ -3,21 +3,21 @@
 // A warp owns row_tiles * 16 query rows and walks the keys from right to left, so that the masked
 // tiles come first and a loop without any mask follows. The result registers of two 8-key tiles of
 // scores are exactly one operand fragment of P, so P never leaves the registers.
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 
 #include "common/mask.h"
+#include "common/partials.h"
 #include "common/score.h"
 #include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
-#include "gpu/tile/accumulator_rows.h"
-#include "gpu/tile/copy_sm80.h"
-#include "gpu/tile/schedule_nv.h"
+#include "gpu/tile/nv/accumulator_rows.h"
+#include "gpu/tile/nv/schedule.h"
 
-#include "gpu/tile/ragged_nv.h"
+#include "gpu/tile/nv/ragged.h"
 
-#include "gpu/tile/merge_nv.h"
-#include "gpu/tile/mma_sm80.h"
+#include "gpu/tile/nv/merge.h"
+#include "gpu/tile/nv/mma_sm80.h"
 
 namespace hipflash {
 
@@ -45,99 +45,10 @@ struct WarpTile {
 
 }  // namespace hipflash
 
-#include "gpu/tile/parts_nv.h"
+#include "gpu/tile/nv/parts.h"
+#include "gpu/tile/nv/products_sm80.h"
 
 namespace hipflash {
-
-// Q: in shared memory, or in registers where they suffice.
-struct Queries {
-  QReader reader;
-  unsigned tile;
-  unsigned held[Spec::q_in_registers ? kRowTiles : 1][kHeadDim / 16][4];
-
-  HF_DEVICE void hold() {
-    if constexpr (Spec::q_in_registers) {
-      HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) {
-        HF_UNROLL
-        for (int c = 0; c < kHeadDim / 16; c++) reader.read(held[i][c], tile, i, c);
-      }
-    }
-  }
-  HF_DEVICE void fragment(unsigned (&f)[4], int i, int c) const {
-    if constexpr (Spec::q_in_registers) {
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) f[e] = held[i][c][e];
-    } else {
-      reader.read(f, tile, i, c);
-    }
-  }
-};
-
-// S = Q . K^T
-HF_DEVICE void multiply_keys(float (&s)[kRowTiles][kKeys / 2], const Queries& queries,
-                             const KReader& reader, unsigned keys) {
-  HF_UNROLL
-  for (int c = 0; c < kHeadDim / 16; c++) {
-    unsigned q[kRowTiles][4];
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) queries.fragment(q[i], i, c);
-    HF_UNROLL
-    for (int n = 0; n < kKeys / 16; n++) {
-      unsigned k[4];
-      reader.read(k, keys, n, c);
-      HF_UNROLL
-      for (int i = 0; i < kRowTiles; i++) {
-        if (c == 0) {
-          mma_first(&s[i][8 * n], q[i], k[0], k[1]);
-          mma_first(&s[i][8 * n + 4], q[i], k[2], k[3]);
-        } else {
-          mma(&s[i][8 * n], q[i], k[0], k[1]);
-          mma(&s[i][8 * n + 4], q[i], k[2], k[3]);
-        }
-      }
-    }
-  }
-}
-
-// O += P . V for keys 16 block .. +15. `keep` blanks values of keys that no row of the warp sees.
-HF_DEVICE void multiply_values(WarpTile& warp, const unsigned (&p)[kRowTiles][4],
-                               const VReader& reader, unsigned values, int block,
-                               const unsigned (&keep)[2]) {
-  HF_UNROLL
-  for (int c = 0; c < kValueDim / 16; c++) {
-    unsigned v[4];
-    reader.read_transposed(v, values, block, c);
-    if constexpr (kElementwise) {
-      HF_UNROLL
-      for (int e = 0; e < 4; e++) v[e] &= keep[e % 2];
-    }
-    HF_UNROLL
-    for (int i = 0; i < kRowTiles; i++) {
-      mma(&warp.out[i][8 * c], p[i], v[0], v[1]);
-      mma(&warp.out[i][8 * c + 4], p[i], v[2], v[3]);
-    }
-  }
-}
-
-// P = exp2(S * scale - reference) for keys 16 block .. +15, as an operand fragment; adds to the
-// sums.
-template <bool kMasked>
-HF_DEVICE void exponentials(unsigned (&p)[4], const float (&s)[kKeys / 2], int block,
-                            SoftmaxRows& rows, float scale) {
-  HF_UNROLL
-  for (int h = 0; h < 2; h++) {
-    const float reference = finite_reference<kMasked>(rows.reference[h]);
-    float x[4];
-    HF_UNROLL
-    for (int e = 0; e < 4; e++) {
-      x[e] = exp2_fast(fmaf(s[8 * block + 4 * (e / 2) + 2 * h + e % 2], scale, -reference));
-    }
-    rows.sum[h] += (x[0] + x[1]) + (x[2] + x[3]);
-    p[h] = pack(x[0], x[1]);
-    p[2 + h] = pack(x[2], x[3]);
-  }
-}
 
 // The query of a row of packed heads.
 HF_DEVICE int query_of_row(const AttentionArgs& args, int row, int group) {
@@ -155,7 +66,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
   for (int i = 0; i < kRowTiles; i++) {
     float factor[2];
     char* out_row[2];
-    float* partial_row[2];
+    float* part_row[2];
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
       const int row =
@@ -168,14 +79,11 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
       const float lse = result.lse;
       factor[h] = result.factor;
       out_row[h] = nullptr;
-      partial_row[h] = nullptr;
+      part_row[h] = nullptr;
       const bool writes_lse = exists && (threadIdx.x & 3) == 0 && work.chunk == 0;
       if (Spec::split_keys && args.splits > 1) {
-        const long long at =
-            (((long long)work.split * args.partial_batch + work.batch) * args.heads_q + head) *
-                args.partial_seq +
-            query;
-        if (exists) partial_row[h] = args.partial_out + at * value_dim + work.chunk * kValueDim;
+        const long long at = partial_row(args, work.split, work.batch, head, query);
+        if (exists) part_row[h] = args.partial_out + at * value_dim + work.chunk * kValueDim;
         if (writes_lse) args.partial_lse[at] = lse;
       } else {
         if (exists) {
@@ -190,7 +98,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
       }
     }
     if (Spec::split_keys && args.splits > 1) {
-      store_rows_f32(warp.out[i], factor, partial_row, value_columns);
+      store_rows_f32(warp.out[i], factor, part_row, value_columns);
     } else if constexpr (Spec::aligned) {
       store_rows_aligned(warp.out[i], factor, out_row, value_columns);
     } else {
@@ -203,7 +111,7 @@ HF_DEVICE void store_result(const AttentionArgs& args, const Work& work, const W
 // number is `sequence`.
 HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, const Work& work,
                       int sequence, int fault) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  HF_SHARED_BYTES(shared);
   const unsigned q_tile = shared_address(shared) + (kParts > 1 ? threadIdx.y * kPartBytes : 0),
                  k_tiles = q_tile + kQBytes, v_tiles = k_tiles + kStages * kKBytes;
   const int lane = threadIdx.x & 31, warp_index = threadIdx.x / 32;
@@ -242,7 +150,12 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   const KeyRange block_keys = keys_seen_by_any(args, query_of(work.row), query_of(last_row));
   Steps steps = steps_of(args, query_of(work.row), query_of(last_row), kKeys);
   if constexpr (Spec::split_keys) take_share(steps, args, work.split, kKeys);
-  if constexpr (kParts > 1) take_part(steps, threadIdx.y, kParts);
+  if constexpr (kParts > 1) steps = steps_of_part(steps, threadIdx.y, kParts);
+  // Which step of the block a step is. Parts take turns, so that they read keys that are near one
+  // another.
+  const auto of_block = [&](int step) {
+    return kParts > 1 ? step * kParts + (int)threadIdx.y : step;
+  };
   const int warp_row = work.row + warp_index * kRowTiles * 16;
 
   // Where they are.
@@ -259,32 +172,37 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   PagedKeys<kKeys, kThreads> places;
   places.table = kept + 32;
   const auto fetch_places = [&](int step) {
-    if constexpr (Spec::paged) places.fetch(args, step, block_keys.first, block_keys.end);
+    if constexpr (Spec::paged)
+      places.fetch(args, of_block(step) * kKeys, block_keys.first, block_keys.end);
   };
   const auto publish_places = [&](int step) {
-    if constexpr (Spec::paged) places.publish(args, step);
+    if constexpr (Spec::paged) places.publish(args, step, of_block(step) * kKeys, k, v);
   };
   const auto load_keys = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
       load_rows<kKeys, kHeadDim, kThreads, kOnce>(
           k_tiles + stage * kKBytes, k, [&](int row) { return places.key(step, row); },
-          block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
+          block_keys.first - of_block(step) * kKeys, block_keys.end - of_block(step) * kKeys,
+          head_dim);
       return;
     }
     load_tile<kKeys, kHeadDim, kThreads, !decltype(masked)::value, kOnce>(
-        k_tiles + stage * kKBytes, k + (long long)step * kKeys * k_step, k_step,
-        block_keys.first - step * kKeys, block_keys.end - step * kKeys, head_dim);
+        k_tiles + stage * kKBytes, k + (long long)of_block(step) * kKeys * k_step, k_step,
+        block_keys.first - of_block(step) * kKeys, block_keys.end - of_block(step) * kKeys,
+        head_dim);
   };
   const auto load_values = [&](int step, int stage, auto masked) {
     if constexpr (Spec::paged) {
       load_rows<kKeys, kValueDim, kThreads, kOnce>(
           v_tiles + stage * kVBytes, v, [&](int row) { return places.value(step, row); },
-          block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
+          block_keys.first - of_block(step) * kKeys, block_keys.end - of_block(step) * kKeys,
+          value_columns);
       return;
     }
     load_tile<kKeys, kValueDim, kThreads, !decltype(masked)::value, kOnce>(
-        v_tiles + stage * kVBytes, v + (long long)step * kKeys * v_step, v_step,
-        block_keys.first - step * kKeys, block_keys.end - step * kKeys, value_columns);
+        v_tiles + stage * kVBytes, v + (long long)of_block(step) * kKeys * v_step, v_step,
+        block_keys.first - of_block(step) * kKeys, block_keys.end - of_block(step) * kKeys,
+        value_columns);
   };
   // Only the last tile reaches beyond the keys in sight, or with a left edge the first:
   // `may_be_last`.
@@ -294,8 +212,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       return;
     }
     if constexpr (decltype(may_be_last)::value || Spec::window_left) {
-      if ((step + 1) * kKeys > block_keys.end ||
-          (Spec::window_left && step * kKeys < block_keys.first)) {
+      if ((of_block(step) + 1) * kKeys > block_keys.end ||
+          (Spec::window_left && of_block(step) * kKeys < block_keys.first)) {
         load(step, Constant<true>());
         return;
       }
@@ -349,9 +267,9 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   if constexpr (Spec::paged) {  // of both steps that the table has room for, in one wait
     PagedKeys<kKeys, kThreads> second = places;
     fetch_places(steps.end - 1);
-    second.fetch(args, steps.end - 2, block_keys.first, block_keys.end);
+    second.fetch(args, of_block(steps.end - 2) * kKeys, block_keys.first, block_keys.end);
     publish_places(steps.end - 1);
-    second.publish(args, steps.end - 2);
+    second.publish(args, steps.end - 2, of_block(steps.end - 2) * kKeys, k, v);
     part_barrier();
     fetch_places(steps.end - 3);
   }
@@ -408,7 +326,8 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
     if constexpr (kMasked) {  // some rows of the block may have no key here
       const KeyRange warp_keys = keys_seen_by_any(
           mask_args(), query_of(warp_row), query_of(min(warp_row + kRowTiles * 16, rows) - 1));
-      needed = step * kKeys < warp_keys.end && (step + 1) * kKeys > warp_keys.first;
+      needed =
+          of_block(step) * kKeys < warp_keys.end && (of_block(step) + 1) * kKeys > warp_keys.first;
     }
 
     float s[kRowTiles][kKeys / 2];
@@ -419,7 +338,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
         HF_UNROLL
         for (int i = 0; i < kRowTiles; i++) {
           modify_scores<kMasked>(mask_args(), s[i], lane_rows(i), work.batch,
-                                 step * kKeys + 2 * (lane & 3));
+                                 of_block(step) * kKeys + 2 * (lane & 3));
         }
       }
       if constexpr (kElementwise) seen = keys_in_sight(s);

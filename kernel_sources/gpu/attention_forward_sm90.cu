@@ -7,15 +7,15 @@
 // in registers. Blocks stay and take pieces of work from a counter. The pipeline does not drain
 // between pieces: while the last P.V of a piece runs the first Q.K of the next one is issued, and
 // outputs are stored under it.
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 
 #include "common/mask.h"
 #include "common/score.h"
 #include "gpu/tiles_nv.h"
 
-#include "gpu/tile/accumulator_rows.h"
-#include "gpu/tile/schedule_nv.h"
-#include "gpu/tile/wgmma_sm90.h"
+#include "gpu/tile/nv/accumulator_rows.h"
+#include "gpu/tile/nv/schedule.h"
+#include "gpu/tile/nv/wgmma_sm90.h"
 
 namespace hipflash {
 
@@ -62,20 +62,12 @@ struct Layout {
   HF_DEVICE Barrier v_free(int stage) const { return at(2 * kQStages + 3 * kStages + stage); }
 
   HF_DEVICE void put(int slot, const Piece& piece) const {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, 0};" ::"r"(pieces + 16 * slot),
-                 "r"(piece.row), "r"(piece.head), "r"(piece.batch)
-                 : "memory");
+    store_words(pieces + 16 * slot, piece.row, piece.head, piece.batch, 0);
   }
   HF_DEVICE Piece get(int slot) const {
     Piece piece;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(piece.row), "=r"(piece.head)
-                 : "r"(pieces + 16 * slot)
-                 : "memory");
-    asm volatile("ld.shared.u32 %0, [%1];"
-                 : "=r"(piece.batch)
-                 : "r"(pieces + 16 * slot + 8)
-                 : "memory");
+    load_words(piece.row, piece.head, pieces + 16 * slot);
+    load_word(piece.batch, pieces + 16 * slot + 8);
     return piece;
   }
 };

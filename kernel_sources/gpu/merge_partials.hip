@@ -44,7 +44,7 @@ merge_partials(HF_ARGUMENTS(hipflash::MergeArgs) args) {
     for (long long s = 0; s < part.count; s++) {
       const float lse = part_lse(part, row, s);
       if (lse == -kInfinity) continue;  // it saw nothing, whatever its output holds
-      const float weight = hf_exp2((lse - all.reference) * kMergeLog2e) * all.inverse;
+      const float weight = hf_exp2((lse - all.reference) * kLog2e) * all.inverse;
       const long long from = at + s * part.out_step;
       if constexpr (Spec::aligned) {
         const Piece piece = load_piece((const char*)part.out + from * bytes_of(kPart));

@@ -1,5 +1,5 @@
-// Tile configs of attention_forward.hip, and all that follows from one: padding, threads, shared
-// memory, grid, compiler options.
+// Tile configs of attention_forward_cdna.hip, and all that follows from one: padding, threads,
+// shared memory, grid, compiler options.
 //
 // Both the plan and the kernel text include this header, so it includes nothing.
 #pragma once
@@ -205,7 +205,6 @@ constexpr Tile kTiles[] = {
     {4, 16, 16, 1, 4},    {4, 32, 64, 1, 4},    {4, 32, 32, 3, 4, 2}, {4, 32, 32, 2, 2, 2},
     {4, 32, 32, 4, 2, 2}, {4, 32, 64, 2, 3, 2},
 };
-constexpr int kTileCount = sizeof(kTiles) / sizeof(kTiles[0]);
 
 // The default for an architecture, element size and head dimensions. `plain`: no softcap, ALiBi,
 // bias or bool mask, and rows are aligned; anything else takes registers for addresses and values.

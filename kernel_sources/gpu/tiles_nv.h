@@ -36,8 +36,9 @@ HF_BOTH constexpr int nv_value_chunk(int value_head_dim) {
 
 // Query heads that run together: within such a group the heads alternate fastest and the longest
 // rows come first. A group holds about `pieces` pieces of work, so that long and short rows even
-// out over the multiprocessors, but no more keys and values than half an L2 cache holds. Counted in
-// heads (in K/V heads where rows pack a group of heads).
+// out over the multiprocessors, but no more keys and values than half an L2 cache holds. More, up
+// to the next power of two, if that divides all heads: a small group at the end would leave
+// multiprocessors without work. Counted in heads (in K/V heads where rows pack a group of heads).
 HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int tiles, int pieces,
                               int element_bytes) {
   const long long bytes =
@@ -45,7 +46,11 @@ HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int t
   const long long fitting = (16ll << 20) / (bytes > 0 ? bytes : 1);
   const int per_kv = nv_max(tiles * heads_per_kv, 1);
   const int wanted = (pieces + per_kv - 1) / per_kv;
-  return (int)(fitting < 1 ? 1 : fitting > wanted ? wanted : fitting) * heads_per_kv;
+  const int together = (int)(fitting < 1 ? 1 : fitting > wanted ? wanted : fitting);
+  int even = 1;
+  while (even < together) even *= 2;
+  const bool divides = args.batch * (args.heads_q / heads_per_kv) % even == 0;
+  return (divides && even <= fitting ? even : together) * heads_per_kv;
 }
 
 // More shared memory of the families below when keys are in pages: where the rows of two steps are.
@@ -95,11 +100,11 @@ HF_BOTH constexpr int sm80_threads(const Sm80Tile& t) {
 // Of one part of the keys; each has buffers of its own.
 HF_BOTH constexpr int sm80_part_bytes(const Sm80Tile& t, int head_dim, int value_head_dim,
                                       bool paged) {
-  const int bytes = 2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
-                         t.stages * t.tile_keys *
-                             (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
-                    32 +  // what the epilogue needs
-                    (paged ? nv_paged_bytes(t.tile_keys) : 0);
+  const int bytes =
+      2 * (sm80_tile_rows(t) * nv_round_up(head_dim, 16) +
+           t.stages * t.tile_keys * (nv_round_up(head_dim, 16) + nv_value_chunk(value_head_dim))) +
+      32 +  // what the epilogue needs
+      (paged ? nv_paged_bytes(t.tile_keys) : 0);
   return t.key_parts > 1 ? nv_round_up(bytes, 128) : bytes;
 }
 HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int value_head_dim,
@@ -203,21 +208,28 @@ HF_BOTH constexpr int nvf16x3_shared_bytes(const NvF16x3Tile& t, int head_dim, i
 
 // The default for a head dimension; more shared memory than `shared_limit` if none fits. None keeps
 // anything in local memory. `crowded`: rows that start anywhere, or modified scores of keys in
-// pages, which need registers.
+// pages, which need registers. `high`: so many rows that tiles of 256 are worth their waste.
 HF_BOTH constexpr NvF16x3Tile nvf16x3_default(int head_dim, int value_head_dim, bool crowded,
-                                              int shared_limit) {
-  const NvF16x3Tile tiles[] = {{64, 4, 2, 2, 2}, {32, 4, 2, 2, 2}, {32, 4, 2, 1, 2},
-                               {32, 4, 1, 1, 2}, {32, 8, 1, 1, 1}, {32, 4, 1, 1, 1},
-                               {16, 8, 1, 1, 1}, {16, 4, 1, 1, 1}, {16, 2, 1, 1, 1}};
+                                              bool high, int shared_limit) {
+  const NvF16x3Tile tiles[] = {{64, 4, 2, 2, 2}, {32, 4, 2, 2, 2}, {32, 8, 2, 2, 1},
+                               {32, 4, 2, 1, 2}, {32, 4, 1, 1, 2}, {32, 8, 1, 2, 1},
+                               {32, 8, 1, 1, 1}, {32, 4, 1, 1, 1}, {16, 8, 1, 1, 1},
+                               {16, 4, 1, 1, 1}, {16, 2, 1, 1, 1}};
   const int widest = nv_max(head_dim, value_head_dim);
-  const int first = widest <= 64 ? 0 : widest <= 128 ? (crowded ? 3 : 2) : (crowded ? 6 : 4);
-  for (int i = first; i < 8; i++) {
+  if (widest <= 32 && high && shared_limit > 150 * 1024) return {32, 8, 2, 2, 2};
+  const int first = widest <= 64    ? 0
+                    : widest <= 128 ? (crowded ? 4
+                                       : high  ? 2
+                                               : 3)
+                                    : (crowded ? 8 : 5);
+  for (int i = first; i < 10; i++) {
+    if (tiles[i].waves * tiles[i].row_tiles > 8 && !high) continue;
     if (nvf16x3_shared_bytes(tiles[i], head_dim, value_head_dim) * tiles[i].blocks_per_sm <=
         shared_limit) {
       return tiles[i];
     }
   }
-  return tiles[8];
+  return tiles[10];
 }
 
 // ---------------------------------------------------------------- attention_forward_sm90.cu
@@ -255,17 +267,21 @@ HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
   return (long long)((args.seq_q + rows - 1) / rows) * args.batch * args.heads_q;
 }
 
-// The default for a head dimension. `ragged`: rows see different numbers of keys (causal, windows);
-// with few keys smaller steps then waste less on the diagonal. `modified`: softcap or ALiBi, which
-// need registers.
+// The default for a head dimension, by what was fastest on an H200. `ragged`: rows see different
+// numbers of keys (causal, windows); with few keys smaller tiles then waste less on the diagonal.
+// `modified`: softcap or ALiBi, which need registers.
 HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged,
                                         bool modified, int seq_k) {
   const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 64 && seq_k <= 256) return {64, 2, 4, 2, true};
   if (widest <= 64 && modified) return {96, 3, 4, 2, true};
   if (widest <= 64) return {128, 3, 4, 2, true};
-  if (widest <= 96) return {96, 3, 2, 2, true};
-  if (widest <= 128 && ragged && seq_k <= 768) return {64, 2, 4, 2, true};
-  if (widest <= 128) return {128, 2, 2, 2, true};
+  if (widest <= 96) return seq_k <= 768 ? Sm90Tile{64, 3, 4, 2, true} : Sm90Tile{96, 3, 2, 2, true};
+  if (widest <= 128 && seq_k <= 256) return {64, 2, 4, 2, true};
+  if (widest <= 128 && seq_k <= (ragged ? 3072 : 1536)) {
+    return {64, 3, 4, 2, !ragged || seq_k > 1024};
+  }
+  if (widest <= 128) return {80, 3, 2, 1, true};
   if (widest <= 192) return {96, 2, 2, 1, true};
   return {64, 2, 2, 1, true};
 }

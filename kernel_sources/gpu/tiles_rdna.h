@@ -8,9 +8,15 @@
 namespace hipflash {
 namespace rdna {
 
-constexpr int round_up(int n, int step) { return (n + step - 1) / step * step; }
-constexpr int divide_up(int n, int step) { return (n + step - 1) / step; }
-constexpr int smaller(int a, int b) { return a < b ? a : b; }
+constexpr int round_up(int n, int step) {
+  return (n + step - 1) / step * step;
+}
+constexpr int divide_up(int n, int step) {
+  return (n + step - 1) / step;
+}
+constexpr int smaller(int a, int b) {
+  return a < b ? a : b;
+}
 
 // 16-byte pieces (8 elements of 16 bits) of a row, rounded up to a power of two: threads are dealt
 // out over so many columns, and columns past the row stay idle. Eight at least: two short rows side
@@ -21,7 +27,7 @@ constexpr int piece_columns(int dim) {
   return columns;
 }
 
-// ---- cards ---------------------------------------------------------------------------------------
+// ---- cards --------------------------------------------------------------------------------------
 
 constexpr bool starts_with(const char* text, const char* prefix) {
   while (*prefix) {
@@ -40,7 +46,9 @@ constexpr int wmma_generation(const char* arch) {
 
 // Lanes of a wave as hipRTC compiles by default.
 constexpr int wave_lanes(const char* arch) {
-  return starts_with(arch, "gfx10") || starts_with(arch, "gfx11") || starts_with(arch, "gfx12") ? 32 : 64;
+  return starts_with(arch, "gfx10") || starts_with(arch, "gfx11") || starts_with(arch, "gfx12")
+             ? 32
+             : 64;
 }
 
 // The largest shared memory of a block.
@@ -51,7 +59,7 @@ constexpr int kSharedLimit = 64 * 1024;
 // rows is non-negative and this small; other strides take the element path, which has no limit.
 constexpr long long kLargestAlignedStride = (1LL << 31) / (64 * 2) - 1024;  // elements
 
-// ---- the wmma family -----------------------------------------------------------------------------
+// ---- the wmma family ----------------------------------------------------------------------------
 
 struct WmmaTile {
   int waves;          // per block, a power of two
@@ -61,15 +69,19 @@ struct WmmaTile {
   int value_slice;    // value dims of one block, a multiple of 16; the grid covers the others
 };
 
-constexpr int wmma_threads(WmmaTile tile) { return 32 * tile.waves; }
-constexpr int wmma_queries(WmmaTile tile) { return 16 * tile.query_tiles * tile.waves; }
+constexpr int wmma_threads(WmmaTile tile) {
+  return 32 * tile.waves;
+}
+constexpr int wmma_queries(WmmaTile tile) {
+  return 16 * tile.query_tiles * tile.waves;
+}
 constexpr int wmma_slices(WmmaTile tile, int value_dim) {
   return divide_up(value_dim, tile.value_slice);
 }
 
-// Where K, V and Q lie in shared memory, in bytes. Every row is an odd number of 16-byte pieces long,
-// so eight neighbouring rows cover all 32 banks. V lies transposed (a row is a value dim); the
-// threads that store it are eight dims apart, so every `group_rows` rows some padding moves the
+// Where K, V and Q lie in shared memory, in bytes. Every row is an odd number of 16-byte pieces
+// long, so eight neighbouring rows cover all 32 banks. V lies transposed (a row is a value dim);
+// the threads that store it are eight dims apart, so every `group_rows` rows some padding moves the
 // following rows to other banks.
 struct WmmaShared {
   int k_row, v_row, group_rows, group;
@@ -89,7 +101,7 @@ constexpr WmmaShared wmma_shared(int generation, WmmaTile tile, int head_dim) {
   return at;
 }
 
-// Where row `row` of a matrix goes among the operand rows of gfx11 (tile/wmma_gfx11.h).
+// Where row `row` of a matrix goes among the operand rows of gfx11 (tile/rdna/wmma_gfx11.h).
 constexpr int wmma_operand_row(int generation, int row) {
   return generation == 12 ? row : (row & ~15) | ((row & 7) << 1) | ((row >> 3) & 1);
 }
@@ -102,8 +114,9 @@ constexpr int wmma_value_offset(int generation, WmmaShared at, int dim) {
 }
 
 // How the threads of a block take K and V from global to shared memory. K goes in 16-byte pieces: a
-// thread has one column and every key_step-th row. V is transposed on the way: a thread takes 8 dims
-// of `run` neighbouring keys and stores 8 runs; `sharers` neighbouring threads fill one 16-byte piece.
+// thread has one column and every key_step-th row. V is transposed on the way: a thread takes 8
+// dims of `run` neighbouring keys and stores 8 runs; `sharers` neighbouring threads fill one
+// 16-byte piece.
 struct WmmaStaging {
   int key_columns, key_step, key_pieces;
   int value_columns, run, sharers, runs, run_step, value_tasks;
@@ -129,8 +142,12 @@ constexpr WmmaStaging wmma_staging(WmmaTile tile, int head_dim) {
 }
 
 // A thread's first row and column of K, and first run and dim of V.
-constexpr int wmma_key_row(WmmaStaging to, int thread) { return thread / to.key_columns; }
-constexpr int wmma_key_column(WmmaStaging to, int thread) { return thread % to.key_columns * 8; }
+constexpr int wmma_key_row(WmmaStaging to, int thread) {
+  return thread / to.key_columns;
+}
+constexpr int wmma_key_column(WmmaStaging to, int thread) {
+  return thread % to.key_columns * 8;
+}
 constexpr int wmma_value_run(WmmaStaging to, int thread) {
   return thread % to.sharers + to.sharers * (thread / to.sharers / to.value_columns);
 }
@@ -145,9 +162,9 @@ constexpr long long wmma_blocks(WmmaTile tile, int batch, int heads_q, int seq_q
          wmma_slices(tile, value_dim);
 }
 
-// The registers of a lane that hold Q and O for one query tile; gfx11 keeps Q twice, once in each half
-// wave. O takes half a register for each value dim. S, P, the operands in flight and the next K and V
-// need some 60 more of the 256.
+// The registers of a lane that hold Q and O for one query tile; gfx11 keeps Q twice, once in each
+// half wave. O takes half a register for each value dim. S, P, the operands in flight and the next
+// K and V need some 60 more of the 256.
 constexpr int wmma_query_registers(int generation, int head_dim) {
   return round_up(head_dim, 16) / (generation == 12 ? 4 : 2);
 }
@@ -157,9 +174,9 @@ constexpr int wmma_slice(int value_dim, int limit) {
   return round_up(divide_up(value_dim, divide_up(value_dim, limit)), 16);
 }
 
-// The default. `modified`: softcap, ALiBi, bias, a mask or unaligned rows, which take registers too;
-// so do the addresses of rows in pages (`paged`). docs/performance.md has the estimates that it rests
-// on.
+// The default. `modified`: softcap, ALiBi, bias, a mask or unaligned rows, which take registers
+// too; so do the addresses of rows in pages (`paged`). docs/performance.md has the estimates that
+// it rests on.
 constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int seq_q,
                                 bool modified, bool paged = false) {
   const bool gfx12 = generation == 12, crowded = modified || paged;
@@ -178,8 +195,8 @@ constexpr WmmaTile wmma_default(int generation, int head_dim, int value_dim, int
     tile.query_shared = q + tile.value_slice / 2 > most;
     if (tile.query_shared) tile.waves = 4;
   }
-  // Few queries: waves without rows would only wait. But fewer threads hold more of the next K and V
-  // each, so it takes registers that O and Q leave.
+  // Few queries: waves without rows would only wait. But fewer threads hold more of the next K and
+  // V each, so it takes registers that O and Q leave.
   const int held = q + tile.value_slice / 2;
   const bool roomy = held <= wide || (paged && !modified && held <= 128);
   const int fewest = tile.query_shared || !roomy ? tile.waves : held > wide / 2 + 16 ? 4 : 2;
@@ -194,27 +211,37 @@ constexpr WmmaTile kWmmaTiles[] = {
     {8, 1, 32, false, 0}, {4, 1, 32, false, 0}, {4, 2, 32, false, 0}, {4, 2, 16, false, 0},
     {2, 2, 32, false, 0}, {8, 1, 16, false, 0}, {4, 1, 16, false, 0}, {2, 1, 16, false, 0},
     {8, 1, 64, false, 0}, {4, 1, 64, false, 0}, {4, 1, 16, true, 0},  {4, 1, 32, true, 0},
+    {2, 1, 16, true, 0},
 };
 constexpr int kWmmaTileCount = sizeof(kWmmaTiles) / sizeof(kWmmaTiles[0]);
 
-// A tile of the list with its value slice for a problem. No waves: it does not fit there, because
-// of shared memory, threads or (estimated) registers.
-constexpr WmmaTile wmma_candidate(WmmaTile tile, int generation, int head_dim, int value_dim) {
-  tile.value_slice = wmma_slice(round_up(value_dim, 16), 256);
+// True if a tile fits a problem in shared memory, threads and (estimated) registers.
+constexpr bool wmma_fits(WmmaTile tile, int generation, int head_dim) {
   const WmmaStaging to = wmma_staging(tile, head_dim);
   const int q = tile.query_shared ? 8 : wmma_query_registers(generation, head_dim);
   const int registers = tile.query_tiles * (q + tile.value_slice / 2 + tile.tile_keys / 2) +
                         4 * (to.key_pieces + to.value_tasks * to.run);
-  if (to.key_step < 1 || to.run_step < 1 || (to.run_step < to.sharers && to.run != 8) ||
-      registers > 216 || wmma_shared(generation, tile, head_dim).bytes > kSharedLimit) {
-    tile.waves = 0;
+  return to.key_step >= 1 && to.run_step >= 1 && (to.run_step >= to.sharers || to.run == 8) &&
+         registers <= 216 && wmma_shared(generation, tile, head_dim).bytes <= kSharedLimit;
+}
+
+// A tile of the list with its value slice for a problem: the longest of a few that fits, since each
+// slice computes the scores anew. Only long rows may be worth more slices than they need. No waves:
+// it does not fit.
+constexpr WmmaTile wmma_candidate(WmmaTile tile, int generation, int head_dim, int value_dim) {
+  const int v = round_up(value_dim, 16), shortest = head_dim > 128 ? 96 : 256;
+  for (int longest = 256; longest >= shortest; longest -= 32) {
+    tile.value_slice = wmma_slice(v, longest);
+    if (wmma_fits(tile, generation, head_dim)) return tile;
   }
+  tile.waves = 0;
   return tile;
 }
 
-// ---- the dot family ------------------------------------------------------------------------------
+// ---- the dot family -----------------------------------------------------------------------------
 
-// Threads form rows of 16; a thread has 4 queries, every 16th key, and every 16th quad of value dims.
+// Threads form rows of 16; a thread has 4 queries, every 16th key, and every 16th quad of value
+// dims.
 struct DotTile {
   int threads;      // per block, a multiple of 64
   int tile_keys;    // keys per step, a multiple of 16
@@ -222,7 +249,9 @@ struct DotTile {
   int value_chunk;  // dims of V in shared memory at a time, a multiple of 64
 };
 
-constexpr int dot_queries(DotTile tile) { return tile.threads / 4; }
+constexpr int dot_queries(DotTile tile) {
+  return tile.threads / 4;
+}
 
 // Q, then K or V, then P, in bytes. A row is an odd number of quads long.
 struct DotShared {
@@ -230,7 +259,9 @@ struct DotShared {
   int q, kv, p, bytes;
 };
 
-constexpr int larger(int a, int b) { return a > b ? a : b; }
+constexpr int larger(int a, int b) {
+  return a > b ? a : b;
+}
 
 constexpr DotShared dot_shared(int element_bytes, DotTile tile) {
   DotShared at = {};
@@ -253,7 +284,7 @@ constexpr DotTile dot_default(int element_bytes, int head_dim, int value_dim) {
           value_dim <= 64 ? 64 : 128};
 }
 
-// ---- for both families ---------------------------------------------------------------------------
+// ---- for both families --------------------------------------------------------------------------
 
 // attention_merge has one thread for each element of the output.
 constexpr int kMergeThreads = 256;

@@ -1,10 +1,13 @@
+#include <array>
 #include <cstring>
+#include <optional>
 
 #include "api/check_append.h"
 #include "api/extents.h"
 #include "api/operation_kernels.h"
 #include "api/operations.h"
-#include "api/recorder.h"
+#include "api/overlap.h"
+#include "api/verify_operation.h"
 #include "core/fail.h"
 #include "hipflash/kv_cache.h"
 #include "plan/mask_bounds.h"
@@ -119,6 +122,7 @@ void fill_cache(AppendArgs& args, const Tensor& k_cache, const Tensor& v_cache,
   args.lengths = options.cache.lengths;
   args.batch_index = options.cache.batch_index;
   if (!paged.block_table) {
+    api::check_no_table("options.paged", paged);
     args.slots = static_cast<int>(k_cache.batch);
     args.capacity = static_cast<int>(k_cache.seq);
     if (!args.batch_index && args.slots < args.batch) {
@@ -150,6 +154,49 @@ void fill_cache(AppendArgs& args, const Tensor& k_cache, const Tensor& v_cache,
   args.pages = static_cast<int>(k_cache.batch);
   args.page_size = static_cast<int>(k_cache.seq);
   args.pages_per_sequence = static_cast<int>(paged.columns);
+}
+
+// The new rows may lie in the caches, at positions that are not written to, and the caches may
+// share memory.
+void check_apart(const AppendArgs& args, const Tensor& k_new, const Tensor& v_new,
+                 const Tensor& k_cache, const Tensor& v_cache, const AppendOptions& options) {
+  const std::size_t sequences = static_cast<std::size_t>(args.batch) * sizeof(std::int32_t);
+  const std::size_t pages =
+      api::footprint(4, {{{args.pages_per_sequence, 1}, {args.slots, args.block_table_stride}}});
+  const auto array = [](const void* data, std::size_t bytes) { return data ? bytes : 0; };
+  const Tensor &q = options.q, &q_out = options.q_out;
+  const bool in_place =
+      q.data == q_out.data && api::meaningful_strides(q) == api::meaningful_strides(q_out);
+  const std::size_t table =
+      api::footprint(size_of(options.rotary.dtype),
+                     {{{args.rotary_dim / 2, 1}, {args.positions, args.table_stride}}});
+  const api::Footprint lengths{"options.new_lengths", args.new_lengths,
+                               array(args.new_lengths, sequences)};
+  const std::size_t offsets =
+      (static_cast<std::size_t>(args.batch) + 1) *
+      (args.offsets_are_64bit ? sizeof(std::int64_t) : sizeof(std::int32_t));
+  const api::Footprint queries{"options.q", args.q, args.q ? api::footprint(q) : 0};
+  const api::Footprint rotated{"options.q_out", args.q_out, args.q ? api::footprint(q_out) : 0};
+  const std::array<api::Footprint, 10> others = {
+      {{"options.cache.lengths", args.lengths, array(args.lengths, sequences)},
+       {"options.cache.batch_index", args.batch_index, array(args.batch_index, sequences)},
+       {"options.paged.block_table", args.block_table, array(args.block_table, pages)},
+       {"options.cu_seqlens", args.cu_seqlens, array(args.cu_seqlens, offsets)},
+       {"options.rotary.cos", args.cosine, array(args.cosine, table)},
+       {"options.rotary.sin", args.sine, array(args.sine, table)},
+       {"k_cache", args.k, api::footprint(k_cache)},
+       {"v_cache", args.v, api::footprint(v_cache)},
+       {"k_new", args.k_new, api::footprint(k_new)},
+       {"v_new", args.v_new, api::footprint(v_new)}}};
+  constexpr std::size_t kTables = 6;
+  for (const api::Footprint& cache : {others[kTables], others[kTables + 1]}) {
+    api::check_apart(cache, std::span(others).first<kTables>());
+    api::check_apart(cache, {&queries, 1});
+  }
+  api::check_apart(rotated, others);
+  if (!in_place) api::check_apart(rotated, {&queries, 1});
+  api::check_apart(lengths, others);
+  api::check_apart(lengths, std::array{queries, rotated});
 }
 
 plan::AppendProblem append_problem(const Tensor& k_new, const Tensor& v_new, const Tensor& k_cache,
@@ -197,12 +244,15 @@ plan::AppendProblem append_problem(const Tensor& k_new, const Tensor& v_new, con
   fill_rotary(problem, options.rotary);
   fill_cache(args, k_cache, v_cache, options);
   args.new_lengths = options.new_lengths;
-  if (args.new_lengths && args.new_lengths == args.lengths) {
-    fail(ErrorCode::InvalidArgument,
-         "options.new_lengths = {} must not be options.cache.lengths, which the call still reads",
-         fmt::ptr(args.new_lengths));
-  }
+  check_apart(args, k_new, v_new, k_cache, v_cache, options);
   return problem;
+}
+
+// For as long as the problem lives.
+auto planner_of(const plan::AppendProblem& problem) {
+  return [&problem](const platform::DeviceFacts& device) -> Context::Impl::PlannedOperation {
+    return {plan::plan_append(problem, device), api::kernel_of(problem)};
+  };
 }
 
 bool is_empty(const AppendArgs& args) {
@@ -218,35 +268,32 @@ void append_kv(Context& ctx, const Tensor& k_new, const Tensor& v_new, const Ten
   if (is_empty(args)) return;
   Context::Impl& impl = ctx.impl();
   if (impl.id().platform == Platform::cpu) api::check_append(args);
-  const auto loaded =
-      impl.operation(api::bytes_of('a', problem), [&](const platform::DeviceFacts& device) {
-        api::record({device.arch, device.compute_units, {}, api::kernel_of(problem)});
-        return plan::plan_append(problem, device);
-      });
+  const auto loaded = impl.operation(api::bytes_of('a', problem), planner_of(problem), stream);
   args.fault = impl.device().fault_word();
-  loaded->operation->run(&args,
-                         {{"k_new", args.k_new},
-                          {"v_new", args.v_new},
-                          {"k_cache", args.k},
-                          {"v_cache", args.v},
-                          {"options.q", args.q},
-                          {"options.q_out", args.q_out},
-                          {"options.rotary.cos", args.cosine},
-                          {"options.rotary.sin", args.sine},
-                          {"options.cu_seqlens", args.cu_seqlens},
-                          {"options.cache.lengths", args.lengths},
-                          {"options.cache.batch_index", args.batch_index},
-                          {"options.paged.block_table", args.block_table},
-                          {"options.new_lengths", args.new_lengths}},
-                         stream);
+  const platform::NamedPointer pointers[] = {{"k_new", args.k_new},
+                                             {"v_new", args.v_new},
+                                             {"k_cache", args.k},
+                                             {"v_cache", args.v},
+                                             {"options.q", args.q},
+                                             {"options.q_out", args.q_out},
+                                             {"options.rotary.cos", args.cosine},
+                                             {"options.rotary.sin", args.sine},
+                                             {"options.cu_seqlens", args.cu_seqlens},
+                                             {"options.cache.lengths", args.lengths},
+                                             {"options.cache.batch_index", args.batch_index},
+                                             {"options.paged.block_table", args.block_table},
+                                             {"options.new_lengths", args.new_lengths}};
+  std::optional<api::AppendCheck> check;
+  if (impl.verifies(stream)) check.emplace(impl.id(), problem);
+  loaded->operation->run(&args, pointers, stream);
+  if (check) check->expect_right(*loaded);
 }
 
 Explanation explain_append_kv(Context& ctx, const Tensor& k_new, const Tensor& v_new,
                               const Tensor& k_cache, const Tensor& v_cache,
                               const AppendOptions& options) {
   const plan::AppendProblem problem = append_problem(k_new, v_new, k_cache, v_cache, options);
-  return ctx.impl().explain_operation(
-      [&](const platform::DeviceFacts& device) { return plan::plan_append(problem, device); });
+  return ctx.impl().explain_operation(planner_of(problem));
 }
 
 }  // namespace hipflash

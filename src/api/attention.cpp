@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "api/extents.h"
 #include "core/fail.h"
 
 namespace hipflash {
@@ -60,9 +61,6 @@ void fill_ragged(Problem& p, const Tensor& q, const Tensor& k, const AttentionOp
     p.batch = varlen.batch;
     r.total_q = q.seq;
     p.seq_q = most("varlen.max_seq_q", varlen.max_seq_q, q.seq);
-  } else if (varlen.batch != 0 && varlen.batch != q.batch) {
-    fail(ErrorCode::InvalidArgument, "varlen.batch = {} must be 0 or q.batch = {}", varlen.batch,
-         q.batch);
   }
   if (p.features.paged_kv) {
     r.page_size = k.seq;
@@ -84,6 +82,17 @@ void fill_ragged(Problem& p, const Tensor& q, const Tensor& k, const AttentionOp
            "k.batch = {} must equal the number of sequences, {}, without cache.batch_index",
            k.batch, p.batch);
     }
+  }
+}
+
+// Numbers of a feature whose pointer is null are a mistake: the call would be another one.
+void check_absent(const Tensor& q, const AttentionOptions& options) {
+  const Varlen& varlen = options.varlen;
+  if (!options.paged.block_table) api::check_no_table("paged", options.paged);
+  if (!varlen.cu_seqlens_q && varlen.batch != 0 && varlen.batch != q.batch) {
+    fail(ErrorCode::InvalidArgument,
+         "varlen.batch = {} must be 0 or q.batch = {} where varlen.cu_seqlens_q is null",
+         varlen.batch, q.batch);
   }
 }
 
@@ -155,6 +164,8 @@ Problem make_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   has.user_functions = !options.functions.score.empty() || !options.functions.mask.empty();
 
   p.batch_invariant = options.batch_invariant;
+  p.strict_f32 = options.strict_f32 && p.dtype == DType::f32;
+  check_absent(q, options);
   if (ragged) fill_ragged(p, q, k, options);
   if (has.lse) p.lse = lse_strides(options.lse, q);
   if (has.alibi) {

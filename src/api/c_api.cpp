@@ -62,6 +62,7 @@ AttentionOptions options_of(const hipflash_options* given) {
   const hipflash_options o = versioned<hipflash_options>(given, "options", HIPFLASH_OPTIONS_INIT,
                                                          offsetof(hipflash_options, scale));
   require_unused(o.reserved, "options.reserved");
+  require_unused(o.reserved2, "options.reserved2");
   if (o.scale_set) options.scale = o.scale;
   options.causal = o.causal != 0;
   options.alignment = static_cast<MaskAlignment>(o.alignment);
@@ -82,6 +83,7 @@ AttentionOptions options_of(const hipflash_options* given) {
   options.paged = {o.block_table, o.block_table_rows, o.block_table_columns,
                    o.block_table_row_stride};
   options.batch_invariant = o.batch_invariant != 0;
+  options.strict_f32 = o.strict_f32 != 0;
   return options;
 }
 
@@ -103,6 +105,7 @@ ContextOptions context_options_of(const hipflash_context_options* given) {
       versioned<hipflash_context_options>(given, "context options", HIPFLASH_CONTEXT_OPTIONS_INIT,
                                           offsetof(hipflash_context_options, cache_dir));
   require_unused(o.reserved, "context options.reserved");
+  require_unused(o.reserved2, "context options.reserved2");
   options.use_disk_cache = o.no_disk_cache == 0;
   options.threads = o.threads;
   if (o.cache_dir) options.cache_dir = o.cache_dir;

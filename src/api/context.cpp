@@ -64,6 +64,8 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
         return std::make_unique<Meanwhile>(
             on, [this](const Problem& problem) { make_special_plan(problem); });
       }) {
+  // The first line also says what is wrong with the settings of the log, if anything is.
+  log(LogLevel::debug, "context on {} ({})", to_string(id_), device_->facts().arch);
   std::vector<std::string> packed;
   for (auto& document : provider.tuning_documents()) packed.push_back(std::move(document.text));
   std::reverse(packed.begin(), packed.end());  // where two speak of the same, the later counts
@@ -71,7 +73,7 @@ Context::Impl::Impl(DeviceId id, const ContextOptions& options)
 }
 
 Context::Impl::~Impl() {
-  wait_prefetch();
+  join_prefetchers();
 }
 
 const DeviceInfo& Context::Impl::info() {
@@ -150,6 +152,7 @@ void Context::Impl::finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
                            const jit::LoadedModule& loaded) const {
   Plan::Impl* const made = &plan;
   made->args = chosen.args;
+  made->footprints = api::footprints_of(made->problem);
   made->runner = device_->prepare(loaded.module, chosen.launch);
   made->tier = loaded.tier;
   made->compile_ms = loaded.compile_ms;
@@ -251,34 +254,79 @@ void Context::Impl::prefetch(std::vector<Problem> problems, Progress progress) {
   for (const Problem& problem : problems) api::check_problem(problem);
   const std::lock_guard lock(prefetch_mutex_);
   prefetchers_.emplace_back([this, problems = std::move(problems), progress = std::move(progress)] {
-    std::vector<std::shared_future<jit::CodeObject>> compiles;
-    for (const Problem& problem : problems) {
-      if (!api::is_empty(problem)) compiles.push_back(provider.get_async(choose(problem).spec));
-    }
-    auto compiled = compiles.begin();
-    for (std::size_t done = 0; done < problems.size(); ++done) {
-      std::optional<Error> error;
-      try {
-        if (!api::is_empty(problems[done])) (compiled++)->get();
-        plan(problems[done]);
-      } catch (const Error& caught) {
-        error = caught;
-      } catch (const std::exception& caught) {
-        error = Error(ErrorCode::Internal, caught.what());
-      }
-      if (error) log(LogLevel::warn, "prefetch: {}", error->what());
-      if (progress) progress(done + 1, problems.size(), error ? &*error : nullptr);
-    }
+    prefetch_here(problems, progress);
+    const std::lock_guard ended(prefetch_mutex_);
+    --prefetching_;
+    prefetch_ended_.notify_all();
   });
+  ++prefetching_;
+}
+
+void Context::Impl::prefetch_here(const std::vector<Problem>& problems, const Progress& progress) {
+  // All compiles are under way before the first is waited for. A problem that no plan can be made
+  // of has none; its plan() below says why.
+  std::vector<std::shared_future<jit::CodeObject>> compiles(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (api::is_empty(problems[i])) continue;
+    try {
+      compiles[i] = provider.get_async(choose(problems[i]).spec);
+    } catch (const std::exception&) {
+    }
+  }
+  const auto make = [&](std::size_t i) {
+    try {
+      if (compiles[i].valid()) compiles[i].get();
+    } catch (const Error& error) {  // what is not allowed plan() says with what would help
+      if (error.code() != ErrorCode::NotSupported) throw;
+    }
+    plan(problems[i]);
+  };
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    std::optional<Error> error;
+    try {
+      make(i);
+    } catch (const Error& caught) {
+      error = caught;
+    } catch (const std::exception& caught) {
+      error = Error(ErrorCode::Internal, caught.what());
+    }
+    if (error) log(LogLevel::warn, "prefetch: {}", error->what());
+    try {
+      if (progress) progress(i + 1, problems.size(), error ? &*error : nullptr);
+    } catch (const std::exception& thrown) {
+      log(LogLevel::error, "prefetch: the progress callback threw: {}", thrown.what());
+    } catch (...) {
+      log(LogLevel::error, "prefetch: the progress callback threw something");
+    }
+  }
 }
 
 void Context::Impl::wait_prefetch() {
-  std::vector<std::thread> running;
-  {
-    const std::lock_guard lock(prefetch_mutex_);
-    running.swap(prefetchers_);
+  std::unique_lock lock(prefetch_mutex_);
+  for (const std::thread& thread : prefetchers_) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      fail(ErrorCode::InvalidArgument,
+           "wait_prefetch() is called by a progress callback, whose end it would wait for");
+    }
   }
-  for (std::thread& thread : running) thread.join();
+  lock.unlock();
+  join_prefetchers();
+}
+
+void Context::Impl::join_prefetchers() {
+  std::unique_lock lock(prefetch_mutex_);
+  prefetch_ended_.wait(lock, [this] { return prefetching_ == 0; });
+  std::vector<std::thread> ended;
+  ended.swap(prefetchers_);
+  lock.unlock();
+  for (std::thread& thread : ended) {
+    // The last owner of a Context may be a callback, which goes with its thread.
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
 }
 
 Context::Context() : Context(default_device()) {}

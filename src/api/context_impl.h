@@ -1,6 +1,7 @@
 // What Context and Plan hold.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -9,9 +10,11 @@
 #include <vector>
 
 #include "api/meanwhile.h"
+#include "api/overlap.h"
 #include "api/problem_hash.h"
 #include "autotune/tuning_table.h"
 #include "hipflash/context.h"
+#include "hipflash/workload.h"
 #include "jit/code_provider.h"
 #include "jit/fork_local.h"
 #include "jit/lru.h"
@@ -30,6 +33,7 @@ struct Plan::Impl {
   bool verify = false;  // HIPFLASH_VERIFY
   DeviceId device;
   AttentionArgs args = {};  // pointers are null
+  api::Footprints footprints;
   std::unique_ptr<const platform::Runner> runner;
   Tier tier = Tier::memory;
   double compile_ms = 0.0, load_ms = 0.0;
@@ -53,12 +57,22 @@ struct Context::Impl {
   Explanation explain(const Problem& problem);
   void prefetch(std::vector<Problem> problems, Progress progress);
   void wait_prefetch();
+  void join_prefetchers();  // waits for all of them, so no callback may call it
+  void prefetch_here(const std::vector<Problem>& problems, const Progress& progress);
 
   // The operation for a problem, made once and remembered; may compile. `key` is the problem's
-  // bytes after a letter for its kind, `make` plans it.
-  using MakePlan = std::function<plan::OperationPlan(const platform::DeviceFacts&)>;
-  std::shared_ptr<const LoadedOperation> operation(const std::string& key, const MakePlan& make);
+  // bytes after a letter for its kind, `make` plans it. While `stream` records a graph, one that is
+  // not there yet is an error.
+  struct PlannedOperation {
+    plan::OperationPlan plan;
+    OperationKernel kernel;  // as workloads name it
+  };
+  using MakePlan = std::function<PlannedOperation(const platform::DeviceFacts&)>;
+  std::shared_ptr<const LoadedOperation> operation(const std::string& key, const MakePlan& make,
+                                                   Stream stream);
   Explanation explain_operation(const MakePlan& make);
+  // HIPFLASH_VERIFY, for a call on this stream.
+  bool verifies(Stream stream) const;
 
   DeviceId id() const noexcept { return id_; }
   platform::Device& device() const noexcept { return *device_; }
@@ -73,7 +87,7 @@ struct Context::Impl {
   std::shared_ptr<Plan::Impl> make_plan(const Problem& problem);
   std::shared_ptr<Plan::Impl> make_special_plan(const Problem& problem);  // and remembers it
   std::shared_ptr<Plan::Impl> make_general_plan(const Problem& problem);
-  jit::LoadedModule load_operation(const jit::Spec& spec);
+  jit::LoadedModule load_operation(const PlannedOperation& planned);
   jit::LoadedModule load(const Problem& problem, plan::KernelPlan* chosen);
   void finish(Plan::Impl& plan, const plan::KernelPlan& chosen,
               const jit::LoadedModule& loaded) const;
@@ -95,8 +109,10 @@ struct Context::Impl {
   jit::ForkLocal<Meanwhile> meanwhile_;  // after what its thread uses
   std::once_flag info_made_;
   DeviceInfo info_;
-  std::mutex prefetch_mutex_;
-  std::vector<std::thread> prefetchers_;
+  std::mutex prefetch_mutex_;  // guards the next three
+  std::condition_variable prefetch_ended_;
+  int prefetching_ = 0;                   // threads that have not ended
+  std::vector<std::thread> prefetchers_;  // those and ended ones
 };
 
 namespace api {
@@ -108,7 +124,8 @@ jit::ProviderOptions provider_options(const ContextOptions& options);
 std::unique_ptr<platform::Device> open_device(DeviceId id, const ContextOptions& options);
 
 // Throws Error(Internal) naming the kernel if the result of a call is wrong (HIPFLASH_VERIFY).
-void verify_result(const Plan::Impl& plan, const TensorPointers& tensors);
+// While the stream records a graph there is no result yet, and nothing is done.
+void verify_result(const Plan::Impl& plan, const TensorPointers& tensors, Stream stream);
 
 }  // namespace api
 }  // namespace hipflash

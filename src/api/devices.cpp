@@ -6,6 +6,7 @@
 #include "core/fail.h"
 #include "core/settings.h"
 #include "platform/cpu/cpu_device.h"
+#include "platform/cpu/isa.h"
 #include "platform/gpu/gpu_device.h"
 
 namespace hipflash {
@@ -49,8 +50,10 @@ std::unique_ptr<platform::Device> open_device(DeviceId id, const ContextOptions&
     fail(ErrorCode::InvalidArgument, "threads = {} must be 0 (one per available CPU) or more",
          options.threads);
   }
-  return std::make_unique<platform::CpuDevice>(
-      options.threads, options.cpu_isa.empty() ? setting("HIPFLASH_CPU_ISA") : options.cpu_isa);
+  const bool given = !options.cpu_isa.empty();
+  const CpuIsa isa = given ? platform::choose_isa(options.cpu_isa, "cpu_isa")
+                           : platform::choose_isa(setting("HIPFLASH_CPU_ISA"));
+  return std::make_unique<platform::CpuDevice>(options.threads, isa);
 }
 
 }  // namespace api

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "core/fail.h"
 #include "plan/mask_bounds.h"
@@ -52,6 +53,16 @@ void check_disjoint(const char* name, std::array<Extent, 4> extents) {
            stride, covered);
     }
     covered = std::abs(stride) * (size - 1) + covered;
+  }
+}
+
+void check_no_table(const char* name, const PagedKv& paged) {
+  const std::pair<const char*, std::int64_t> numbers[] = {
+      {"rows", paged.rows}, {"columns", paged.columns}, {"row_stride", paged.row_stride}};
+  for (const auto& [field, number] : numbers) {
+    if (number == 0) continue;
+    fail(ErrorCode::InvalidArgument, "{}.{} = {} must be 0 where {}.block_table is null", name,
+         field, number, name);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "hipflash/attention.h"
 #include "hipflash/tensor.h"
 
 namespace hipflash::api {
@@ -21,7 +22,7 @@ void check_count(const char* name, std::int64_t value, std::int64_t most);
 void check_dtype(const char* name, DType dtype);
 
 struct Extent {
-  std::int64_t size, stride;
+  std::int64_t size = 1, stride = 0;
 };
 
 // Every element's distance from the first must fit an int64 with room to spare.
@@ -30,6 +31,9 @@ void check_reach(const char* name, std::initializer_list<Extent> extents);
 // Outputs must not overlap themselves: two threads would write one element. Sorted by stride, each
 // dimension must step over everything that the smaller ones cover.
 void check_disjoint(const char* name, std::array<Extent, 4> extents);
+
+// `paged` has no table, so it must have no numbers either: they would be ignored.
+void check_no_table(const char* name, const PagedKv& paged);
 
 // A whole tensor: its dtype, sizes, reach and data.
 enum class Access { read, written };

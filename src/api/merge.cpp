@@ -1,12 +1,16 @@
 #include "hipflash/merge.h"
 
+#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "api/extents.h"
 #include "api/operation_kernels.h"
 #include "api/operations.h"
-#include "api/recorder.h"
+#include "api/overlap.h"
+#include "api/verify_operation.h"
 #include "core/fail.h"
 
 namespace hipflash {
@@ -43,7 +47,10 @@ void check_same(const std::string& name, std::int64_t value, const char* other,
 
 void check_part(const std::string& name, const PartialResult& part, const PartialResult& first,
                 const Tensor& out) {
-  check_tensor((name + ".out").c_str(), part.out, Access::read);
+  api::check_count((name + ".count").c_str(), part.count, api::kMaxCount);
+  Tensor rows = part.out;
+  if (part.count == 0) rows.batch = 0;  // nothing is read, so it need not be anywhere
+  check_tensor((name + ".out").c_str(), rows, Access::read);
   check_same(name + ".out.batch", part.out.batch, "out.batch", out.batch);
   check_same(name + ".out.seq", part.out.seq, "out.seq", out.seq);
   check_same(name + ".out.heads", part.out.heads, "out.heads", out.heads);
@@ -54,14 +61,71 @@ void check_part(const std::string& name, const PartialResult& part, const Partia
          "{}.out.dtype = {} must be f32 or out.dtype = {}, and the same for all parts", name,
          to_string(part.out.dtype), to_string(out.dtype));
   }
-  api::check_count((name + ".count").c_str(), part.count, api::kMaxCount);
   api::check_reach((name + ".out_step").c_str(), {{part.count, part.out_step}});
   api::check_reach((name + ".lse_step").c_str(), {{part.count, part.lse_step}});
-  if (part.count == 0) return;
+  if (part.count == 0 || out.batch == 0 || out.seq == 0 || out.heads == 0) return;
   if (!part.lse.data) {
     fail(ErrorCode::InvalidArgument, "{}.lse.data = null must point to the log-sum-exp", name);
   }
   check_lse(name + ".lse", part.lse, part.out, Access::read);
+}
+
+// Names of the parts in errors.
+struct PartNames {
+  std::string out, lse;
+};
+const std::array<PartNames, kMostMergeParts>& part_names() {
+  static const auto* const names = [] {
+    auto* const made = new std::array<PartNames, kMostMergeParts>;
+    for (std::size_t i = 0; i < made->size(); ++i) {
+      (*made)[i] = {fmt::format("parts[{}].out", i), fmt::format("parts[{}].lse", i)};
+    }
+    return made;
+  }();
+  return *names;
+}
+
+std::size_t lse_footprint(const LseOutput& lse, const Tensor& rows) {
+  const Strides s = lse_strides(lse, rows);
+  return api::footprint(sizeof(float),
+                        {{{rows.batch, s.batch}, {rows.seq, s.seq}, {rows.heads, s.head}, {1, 1}}});
+}
+
+// Of `count` results of `one` byte each, as far as they lie one behind another.
+std::size_t all_of(std::size_t one, std::int64_t count, std::int64_t step_bytes) {
+  const bool dense = step_bytes == static_cast<std::int64_t>(one);
+  return count == 0 ? 0 : dense ? one * static_cast<std::size_t>(count) : one;
+}
+
+// Whether the result takes the place of one of the part's: each row is read before it is written,
+// unless results of the part share rows.
+bool replaces(const Tensor& out, const PartialResult& part, std::int64_t step_bytes) {
+  const auto distance = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out.data) -
+                                                  reinterpret_cast<std::uintptr_t>(part.out.data));
+  return out.dtype == part.out.dtype &&
+         api::meaningful_strides(out) == api::meaningful_strides(part.out) &&
+         (step_bytes == 0
+              ? distance == 0
+              : distance % step_bytes == 0 &&
+                    static_cast<std::size_t>(std::abs(step_bytes)) >= api::footprint(out));
+}
+
+void check_apart(const std::vector<PartialResult>& parts, const Tensor& out, const LseOutput& lse) {
+  const api::Footprint result{"out", out.data, api::footprint(out)};
+  const api::Footprint norms{"lse", lse.data, lse.data ? lse_footprint(lse, out) : 0};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const PartialResult& part = parts[i];
+    const std::int64_t step =
+        part.count > 1 ? part.out_step * static_cast<std::int64_t>(size_of(part.out.dtype)) : 0;
+    const std::array<api::Footprint, 2> read = {
+        {{part_names()[i].lse.c_str(), part.lse.data,
+          all_of(lse_footprint(part.lse, part.out), part.count, 4 * part.lse_step)},
+         {part_names()[i].out.c_str(), part.out.data,
+          all_of(api::footprint(part.out), part.count, step)}}};
+    api::check_apart(result, std::span(read).first(replaces(out, part, step) ? 1 : 2));
+    api::check_apart(norms, read);
+  }
+  api::check_apart(norms, {&result, 1});
 }
 
 plan::MergeProblem merge_problem(const std::vector<PartialResult>& parts, const Tensor& out,
@@ -82,10 +146,6 @@ plan::MergeProblem merge_problem(const std::vector<PartialResult>& parts, const 
   for (const PartialResult& part : parts) {
     const std::string name = fmt::format("parts[{}]", &part - parts.data());
     check_part(name, part, parts.front(), out);
-    if (lse.data && part.lse.data == lse.data) {
-      fail(ErrorCode::InvalidArgument, "lse.data = {} must not be {}.lse.data", fmt::ptr(lse.data),
-           name);
-    }
     MergePart& to = args.part[args.parts++];
     to.out = part.out.data;
     to.lse = part.lse.data;
@@ -96,6 +156,7 @@ plan::MergeProblem merge_problem(const std::vector<PartialResult>& parts, const 
     to.lse_step = part.count > 1 ? part.lse_step : 0;
     aligned = aligned && api::whole_pieces(part.out) && to.out_step % elements == 0;
   }
+  check_apart(parts, out, lse);
   problem.aligned = aligned;
   args.out = out.data;
   args.lse = lse.data;
@@ -108,6 +169,27 @@ plan::MergeProblem merge_problem(const std::vector<PartialResult>& parts, const 
   return problem;
 }
 
+// For as long as the problem lives.
+auto planner_of(const plan::MergeProblem& problem) {
+  return [&problem](const platform::DeviceFacts& device) -> Context::Impl::PlannedOperation {
+    return {plan::plan_merge(problem, device), api::kernel_of(problem)};
+  };
+}
+
+// What the call reads and writes; null: nothing.
+std::array<platform::NamedPointer, 2 + 2 * kMostMergeParts> pointers_of(const MergeArgs& args) {
+  std::array<platform::NamedPointer, 2 + 2 * kMostMergeParts> pointers = {};
+  pointers[0] = {"out", args.out};
+  pointers[1] = {"lse", args.lse};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(args.parts); ++i) {
+    const MergePart& part = args.part[i];
+    if (part.count == 0) continue;
+    pointers[2 + 2 * i] = {part_names()[i].out.c_str(), part.out};
+    pointers[3 + 2 * i] = {part_names()[i].lse.c_str(), part.lse};
+  }
+  return pointers;
+}
+
 }  // namespace
 
 void merge_partials(Context& ctx, const std::vector<PartialResult>& parts, const Tensor& out,
@@ -115,27 +197,17 @@ void merge_partials(Context& ctx, const std::vector<PartialResult>& parts, const
   const plan::MergeProblem problem = merge_problem(parts, out, lse);
   if (out.batch == 0 || out.seq == 0 || out.heads == 0) return;
   const auto loaded =
-      ctx.impl().operation(api::bytes_of('m', problem), [&](const platform::DeviceFacts& device) {
-        api::record({device.arch, device.compute_units, {}, api::kernel_of(problem)});
-        return plan::plan_merge(problem, device);
-      });
-  const MergePart& first = problem.args.part[0];
-  const MergePart& last = problem.args.part[problem.args.parts - 1];
-  loaded->operation->run(&problem.args,
-                         {{"out", out.data},
-                          {"lse", lse.data},
-                          {"parts[0].out", first.out},
-                          {"parts[0].lse", first.lse},
-                          {"the last part's out", last.out},
-                          {"the last part's lse", last.lse}},
-                         stream);
+      ctx.impl().operation(api::bytes_of('m', problem), planner_of(problem), stream);
+  std::optional<api::MergeCheck> check;
+  if (ctx.impl().verifies(stream)) check.emplace(ctx.impl().id(), problem);
+  loaded->operation->run(&problem.args, pointers_of(problem.args), stream);
+  if (check) check->expect_right(*loaded);
 }
 
 Explanation explain_merge_partials(Context& ctx, const std::vector<PartialResult>& parts,
                                    const Tensor& out, const LseOutput& lse) {
   const plan::MergeProblem problem = merge_problem(parts, out, lse);
-  return ctx.impl().explain_operation(
-      [&](const platform::DeviceFacts& device) { return plan::plan_merge(problem, device); });
+  return ctx.impl().explain_operation(planner_of(problem));
 }
 
 }  // namespace hipflash

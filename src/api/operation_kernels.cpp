@@ -1,11 +1,13 @@
 #include "api/operation_kernels.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "api/check.h"
 #include "api/extents.h"
 #include "api/planning.h"
 #include "core/fail.h"
+#include "core/json.h"
 #include "plan/gpu_plan.h"
 
 namespace hipflash::api {
@@ -28,8 +30,8 @@ void for_each_field(F&& f, Kernel& kernel) {
 }
 
 [[noreturn]] void refuse(const char* name, const nlohmann::json& value, const char* rule) {
-  fail(ErrorCode::InvalidArgument, "operation: \"{}\" = {} must be {}", name,
-       value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), rule);
+  fail(ErrorCode::InvalidArgument, "operation: \"{}\" = {} must be {}", name, json_line(value),
+       rule);
 }
 
 nlohmann::ordered_json value_of(DType x) {
@@ -158,7 +160,7 @@ OperationKernel operation_from_json(const nlohmann::json& json) {
       kernel);
   if (known != json.size()) {
     fail(ErrorCode::InvalidArgument, "operation: has fields that this version does not know: {}",
-         json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+         json_line(json));
   }
   if (!json.contains("value_head_dim")) kernel.value_head_dim = kernel.head_dim;
   check_operation(kernel);
@@ -168,7 +170,7 @@ OperationKernel operation_from_json(const nlohmann::json& json) {
 std::string pack_command(const OperationKernel& kernel, const std::string& arch) {
   const nlohmann::ordered_json json = {{"operation", operation_to_json(kernel)}};
   return fmt::format("hipflash pack create -o more.hfpack --arch {} --problem '{}'",
-                     arch.substr(0, arch.find(':')), json.dump(-1, ' ', true));
+                     arch.substr(0, arch.find(':')), json_line(json));
 }
 
 }  // namespace hipflash::api

@@ -1,7 +1,7 @@
 // The kernels of operations beside attention, as workloads name them.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "hipflash/workload.h"

@@ -1,9 +1,12 @@
 #include "api/operations.h"
-#include "core/format.h"
 
 #include <utility>
 
+#include "api/host_copies.h"
+#include "api/operation_kernels.h"
+#include "api/recorder.h"
 #include "common/faults.h"
+#include "core/fail.h"
 
 namespace hipflash {
 namespace {
@@ -40,40 +43,52 @@ const char* sentence_of(int fault) noexcept {
 }  // namespace
 
 std::shared_ptr<const LoadedOperation> Context::Impl::operation(const std::string& key,
-                                                                const MakePlan& make) {
+                                                                const MakePlan& make,
+                                                                Stream stream) {
+  if (auto known = operations_.find(key)) return known;
+  if (device_->capturing(stream)) {
+    fail(ErrorCode::InvalidArgument,
+         "stream = {} records a graph, and this operation has no kernel yet: call it once outside "
+         "of the recording, with tensors like these",
+         fmt::ptr(stream.handle));
+  }
   using Operations = decltype(operations_);
   return operations_.get(key, [&]() -> Operations::Sized {
-    const plan::OperationPlan plan = make(device_->facts());
-    const jit::LoadedModule loaded = load_operation(plan.spec);
+    const platform::DeviceFacts& facts = device_->facts();
+    const PlannedOperation planned = make(facts);
+    api::record({facts.arch, facts.compute_units, {}, planned.kernel});
+    const jit::LoadedModule loaded = load_operation(planned);
     auto made = std::make_shared<LoadedOperation>();
-    made->operation = device_->prepare_operation(loaded.module, plan.launch);
-    made->explanation = explanation_of(plan, id_);
+    made->operation = device_->prepare_operation(loaded.module, planned.plan.launch);
+    made->explanation = explanation_of(planned.plan, id_);
     made->explanation.key = loaded.key;
     made->explanation.tier = to_string(loaded.tier);
-    device_->fault_word();  // made here, since a call may be inside of a graph capture
     return {std::move(made), 1};
   });
 }
 
-jit::LoadedModule Context::Impl::load_operation(const jit::Spec& spec) {
+jit::LoadedModule Context::Impl::load_operation(const PlannedOperation& planned) {
+  const jit::Spec& spec = planned.plan.spec;
   try {
     return modules_.get(*device_, spec);
   } catch (const jit::MissingCode& missing) {
-    throw Error(
-        missing.code(),
-        fmt::format("{}. `hipflash pack create -o more.hfpack --from-cache --arch {}` where "
-                    "this was run with a compiler makes a pack of it",
-                    missing.what(), spec.arch.substr(0, spec.arch.find(':'))),
-        missing.log());
+    throw Error(missing.code(),
+                fmt::format("{}. `{}` makes a pack of it", missing.what(),
+                            api::pack_command(planned.kernel, spec.arch)),
+                missing.log());
   }
 }
 
 Explanation Context::Impl::explain_operation(const MakePlan& make) {
-  const plan::OperationPlan plan = make(device_->facts());
+  const plan::OperationPlan plan = make(device_->facts()).plan;
   Explanation why = explanation_of(plan, id_);
   why.key = provider.key(plan.spec);
   why.tier = tier_text(plan.spec);
   return why;
+}
+
+bool Context::Impl::verifies(Stream stream) const {
+  return verify_ && api::verifiable(id_, stream);
 }
 
 std::string Context::take_fault() {

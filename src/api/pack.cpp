@@ -144,14 +144,14 @@ std::vector<Missing> missing(const std::string& path, const std::vector<Workload
   const auto look = [&](const WorkloadItem& item, const std::string& arch, int compute_units) {
     if (item.is_operation()) {
       const jit::Spec spec = api::operation_spec(item.operation, arch);
-      if (holds(spec) || !said.insert(provider.key(spec)).second) return;
+      if (holds(spec) || !said.insert(provider.id(spec)).second) return;
       lacking.push_back({spec.arch, spec.label, api::pack_command(item.operation, spec.arch)});
       return;
     }
     api::check_problem(item.problem);
     if (api::is_empty(item.problem)) return;
     for (const jit::Spec& spec : api::specs_for(item.problem, arch, compute_units)) {
-      if (holds(spec) || !said.insert(provider.key(spec)).second) continue;
+      if (holds(spec) || !said.insert(provider.id(spec)).second) continue;
       lacking.push_back(
           {spec.arch, spec.label, api::pack_command(item.problem, spec, compute_units)});
     }
@@ -160,7 +160,10 @@ std::vector<Missing> missing(const std::string& path, const std::vector<Workload
     if (archs.empty() && !item.arch.empty()) {
       look(item, item.arch, item.compute_units);
     } else {
-      for (const std::string& arch : known) look(item, arch, 0);
+      for (const std::string& arch : known) {
+        const bool same = item.arch.empty() || item.arch.substr(0, item.arch.find(':')) == arch;
+        look(item, arch, same ? item.compute_units : 0);
+      }
     }
   }
   return lacking;

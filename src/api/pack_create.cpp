@@ -232,8 +232,8 @@ Contents create(const std::string& path, const CreateOptions& options) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::string what = fmt::format("{} {}", specs[i].arch, specs[i].label);
     if (options.progress) options.progress(i, specs.size(), what);
-    content.entries.push_back(
-        {{provider.key_inputs(specs[i]), specs[i].label}, to_bytes(compiles[i].get().bytes)});
+    const jit::CodeObject& code = compiles[i].get();
+    content.entries.push_back({{code.inputs, specs[i].label}, to_bytes(code.bytes)});
   }
   if (options.progress) options.progress(specs.size(), specs.size(), "writing");
   if (options.from_cache) {

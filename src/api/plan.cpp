@@ -10,6 +10,7 @@ namespace hipflash {
 void Plan::Impl::run(const TensorPointers& tensors, Stream stream) const {
   if (empty) return;
   api::check_pointers(problem, tensors);
+  api::check_overlap(footprints, tensors);
   if (device.platform == Platform::cpu && problem.features.ragged()) {
     api::check_sequences(problem, tensors);
   }
@@ -31,8 +32,8 @@ void Plan::Impl::run(const TensorPointers& tensors, Stream stream) const {
   call.kv_batch_index = ragged.batch_index ? tensors.kv_batch_index : nullptr;
   call.kv_left_padding = ragged.left_padding ? tensors.kv_left_padding : nullptr;
   call.block_table = has.paged_kv ? tensors.block_table : nullptr;
-  runner->run(call, stream);
-  if (verify) api::verify_result(*this, tensors);
+  runner->run(static_cast<AttentionArgs&&>(call), stream);  // no copy: it is large
+  if (verify) api::verify_result(*this, tensors, stream);
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}

@@ -1,9 +1,11 @@
 #include "api/planning.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "api/problem_json.h"
 #include "core/fail.h"
+#include "core/json.h"
 #include "plan/cpu_plan.h"
 #include "plan/gpu_plan.h"
 
@@ -21,6 +23,8 @@ constexpr CpuIsa kIsas[] = {
 
 // More compute units than any device has: keys are split wherever it may pay.
 constexpr int kHugeDevice = 1 << 16;
+// More blocks for each compute unit than change what a block does.
+constexpr int kMostBlocksOfUnit = 64;
 // Keys of single queries, for which every kind of kernel that any number of them takes is made.
 constexpr std::int64_t kLongKeys = 16384;
 
@@ -47,6 +51,7 @@ KernelRequest request_of(const Problem& p) {
   request.bias = p.features.bias;
   request.mask = p.features.mask;
   request.lse = p.features.lse;
+  request.strict_f32 = p.strict_f32;
   return request;
 }
 
@@ -66,6 +71,7 @@ std::string options_text(const KernelRequest& request) {
   if (request.bias) text += " --bias";
   if (request.mask) text += " --mask";
   if (request.lse) text += " --lse";
+  if (request.strict_f32) text += " --strict-f32";
   return text;
 }
 
@@ -97,6 +103,7 @@ Problem forward_problem(const KernelRequest& request) {
   problem.features.bias = request.bias;
   problem.features.mask = request.mask;
   problem.features.lse = request.lse;
+  problem.strict_f32 = request.strict_f32 && request.dtype == DType::f32;
   problem.set_dense_bshd();
   if (request.scale) problem.scale = *request.scale;
   problem.bias = problem.mask = {0, request.seq * request.seq, request.seq, 1};
@@ -146,12 +153,14 @@ std::vector<jit::Spec> specs_for(const Problem& problem, const std::string& arch
   std::vector<int> sizes = {compute_units};
   if (compute_units <= 0) {
     sizes = {1, kHugeDevice};
-    if (is_gpu(arch)) {  // what a block does may depend on whether all are there at once
+    if (is_gpu(arch)) {  // what a block does may depend on how many of them a unit gets
       const plan::KernelPlan plan = plan_for(problem, arch, 1, nullptr);
       const auto blocks = static_cast<int>(
           std::clamp<long long>(plan.work_items / std::max(plan.args.splits, 1), 1, kHugeDevice));
-      sizes.push_back(blocks);
-      sizes.push_back(2 * blocks);
+      for (int quarters = 2; quarters <= 4 * kMostBlocksOfUnit; ++quarters) {
+        const int size = std::max(4 * blocks / quarters, 2);
+        if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+      }
     }
   }
   std::vector<const plan::TileSource*> sources = {nullptr};
@@ -192,7 +201,7 @@ std::string pack_command(const Problem& problem, const jit::Spec& spec, int comp
     const bool any_device = makes({problem}, plain, 0);
     if (!any_device) what = fmt::format("--compute-units {} ", compute_units);
     what = fmt::format("{}--problem '{}'", any_device ? "" : what,
-                       problem_to_json(problem).dump(-1, ' ', true));
+                       json_line(problem_to_json(problem)));
   }
   return fmt::format("hipflash pack create -o more.hfpack --arch {} {}", arch, what);
 }

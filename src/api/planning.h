@@ -24,6 +24,7 @@ struct KernelRequest {
   float softcap = 0.0f;
   std::optional<float> scale;
   bool alibi = false, bias = false, mask = false, lse = false;
+  bool strict_f32 = false;
 };
 
 // The problem that stands for all with these facts: beyond the difference of

@@ -57,6 +57,7 @@ void for_each_field(F&& f, P&... p) {
   f("pages_per_sequence", p.ragged.pages_per_sequence...);
   f("block_table_stride", p.ragged.block_table_stride...);
   f("batch_invariant", p.batch_invariant...);
+  f("strict_f32", p.strict_f32...);
 }
 
 }  // namespace hipflash

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "api/problem_fields.h"
 #include "core/fail.h"
+#include "core/json.h"
 
 namespace hipflash::api {
 namespace {
@@ -51,8 +53,7 @@ ordered_json value_of(const T& x) {
 }
 
 [[noreturn]] void refuse(const char* name, const json& value, const char* rule) {
-  fail(ErrorCode::InvalidArgument, "problem: \"{}\" = {} must be {}", name,
-       value.dump(-1, ' ', true, json::error_handler_t::replace), rule);
+  fail(ErrorCode::InvalidArgument, "problem: \"{}\" = {} must be {}", name, json_line(value), rule);
 }
 
 template <class E, std::size_t N>

@@ -1,7 +1,7 @@
 // The JSON form of a Problem: a line of a workload, and what a report or a tuning store says.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "hipflash/problem.h"
 

@@ -42,6 +42,22 @@ std::vector<Problem> problems_of(const TuneOptions& options, std::vector<Problem
   return problems;
 }
 
+autotune::Fingerprint fingerprint_of(Context& ctx) {
+  return autotune::fingerprint_of(ctx.impl().device().facts());
+}
+
+std::vector<autotune::RaceSample> measured(Context& ctx) {
+  const autotune::Store store(autotune::default_store_folder());
+  const autotune::Fingerprint device = fingerprint_of(ctx);
+  std::vector<autotune::RaceSample> races =
+      autotune::parse_samples(store.read_text(autotune::samples_name(device)));
+  if (races.empty()) {
+    fail(ErrorCode::CacheUnusable, "nothing was measured on {} yet: `hipflash tune` does",
+         device.name);
+  }
+  return races;
+}
+
 }  // namespace
 
 TuneSummary tune(Context& ctx, const TuneOptions& options) {
@@ -59,15 +75,11 @@ TuneCheck check_tuning(Context& ctx, const TuneOptions& options) {
 }
 
 std::string tuning_report(Context& ctx) {
-  const autotune::Store store(autotune::default_store_folder());
-  const autotune::Fingerprint device = autotune::fingerprint_of(ctx.impl().device().facts());
-  const std::vector<autotune::RaceSample> races =
-      autotune::parse_samples(store.read_text(autotune::samples_name(device)));
-  if (races.empty()) {
-    fail(ErrorCode::CacheUnusable, "nothing was measured on {} yet: `hipflash tune` does",
-         device.name);
-  }
-  return autotune::report_html(device, races);
+  return autotune::report_html(fingerprint_of(ctx), measured(ctx));
+}
+
+std::string tuning_table(Context& ctx) {
+  return autotune::report_text(measured(ctx));
 }
 
 }  // namespace hipflash

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "api/context_impl.h"
 #include "cache/store.h"
@@ -58,12 +59,16 @@ std::vector<CacheEntry> list() {
   return entries;
 }
 
-std::vector<std::string> verify() {
-  std::vector<std::string> removed;
-  for (const cache::Listed& listed : open(true).verify(/*evict_faulty=*/true)) {
-    if (!listed.fault.empty()) removed.push_back(listed.key + ": " + listed.fault);
+CacheCheck verify() {
+  CacheCheck check;
+  for (cache::Listed& listed : open(true).verify(/*evict_faulty=*/true)) {
+    if (listed.fault.empty()) {
+      ++check.whole;
+    } else {
+      check.damaged.push_back({std::move(listed.key), std::move(listed.fault), listed.removed});
+    }
   }
-  return removed;
+  return check;
 }
 
 std::size_t prune(std::uint64_t max_bytes) {

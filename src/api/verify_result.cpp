@@ -1,13 +1,10 @@
 // HIPFLASH_VERIFY: every result is held against the float64 reference.
-#include <algorithm>
 #include <cstddef>
-#include <initializer_list>
-#include <vector>
 
 #include "api/check.h"
 #include "api/context_impl.h"
+#include "api/host_copies.h"
 #include "core/fail.h"
-#include "platform/gpu/driver.h"
 #include "verify/reference.h"
 
 namespace hipflash::api {
@@ -15,35 +12,6 @@ namespace {
 
 // At most this many queries of each sequence and head are looked at.
 constexpr std::int64_t kVerifiedQueries = 256;
-
-struct Extent {
-  std::int64_t size, stride;
-};
-
-// Host copies of device tensors, addressed like the originals.
-class HostCopies {
- public:
-  HostCopies(platform::GpuDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
-
-  // `data` is the element at index 0 of a tensor with these extents. Returns its host twin.
-  const void* copy(const void* data, std::size_t element, std::initializer_list<Extent> extents) {
-    std::int64_t low = 0, high = 0;  // offsets of the first and last element
-    for (const auto [size, stride] : extents) {
-      if (size == 0 || !data) return nullptr;
-      (stride < 0 ? low : high) += (size - 1) * stride;
-    }
-    const std::int64_t first = low * static_cast<std::int64_t>(element);
-    auto& bytes = copies_.emplace_back(static_cast<std::size_t>(high - low + 1) * element);
-    driver_.copy_from_device(ordinal_, bytes.data(), static_cast<const std::byte*>(data) + first,
-                             bytes.size());
-    return bytes.data() - first;
-  }
-
- private:
-  platform::GpuDriver& driver_;
-  int ordinal_;
-  std::vector<std::vector<std::byte>> copies_;
-};
 
 TensorPointers host_twins(HostCopies& copies, const Problem& p, const TensorPointers& t) {
   const std::size_t element = size_of(p.dtype);
@@ -101,16 +69,14 @@ verify::Verdict check_on_host(const Problem& problem, const TensorPointers& tens
 
 verify::Verdict check(const Plan::Impl& plan, const TensorPointers& tensors) {
   if (plan.device.platform == Platform::cpu) return check_on_host(plan.problem, tensors);
-  platform::GpuDriver& driver = platform::gpu_driver(
-      plan.device.platform == Platform::hip ? platform::Kind::hip : platform::Kind::cuda);
-  driver.synchronize(plan.device.ordinal);
-  HostCopies copies(driver, plan.device.ordinal);
+  HostCopies copies(plan.device);
   return check_on_host(plan.problem, host_twins(copies, plan.problem, tensors));
 }
 
 }  // namespace
 
-void verify_result(const Plan::Impl& plan, const TensorPointers& tensors) {
+void verify_result(const Plan::Impl& plan, const TensorPointers& tensors, Stream stream) {
+  if (!verifiable(plan.device, stream)) return;
   const verify::Verdict verdict = check(plan, tensors);
   if (verdict.ok()) return;
   fail(ErrorCode::Internal, "HIPFLASH_VERIFY: kernel {} ({}; key {}) gave a wrong result: {}",

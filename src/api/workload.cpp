@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "api/operation_kernels.h"
@@ -9,6 +10,7 @@
 #include "api/recorder.h"
 #include "cache/io.h"
 #include "core/fail.h"
+#include "core/json.h"
 
 namespace hipflash {
 namespace {
@@ -50,7 +52,7 @@ std::string to_json_line(const WorkloadItem& item) {
   } else {
     json["problem"] = api::problem_to_json(item.problem);
   }
-  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return json_line(json);
 }
 
 WorkloadItem workload_item_from_json(const std::string& line) {

@@ -7,47 +7,32 @@
 #include "cli/commands.h"
 #include "cli/npy.h"
 #include "core/fail.h"
+#include "plan/dense_problem.h"
 #include "platform/device_memory.h"
 #include "verify/convert.h"
 
 namespace hipflash::cli {
 namespace {
 
-struct Shape {  // NOLINT(clang-analyzer-optin.performance.Padding): a dozen of them
+struct Case {
   const char* name;
-  DType dtype;
-  std::int64_t batch, heads_q, heads_kv, seq_q, seq_k, head_dim;
-  bool causal;
+  plan::DenseShape shape;
 };
 
-constexpr Shape kShapes[] = {
-    {"f32/h4/s512/d64", DType::f32, 1, 4, 4, 512, 512, 64, false},
-    {"f32/h4/s2048/d64", DType::f32, 1, 4, 4, 2048, 2048, 64, false},
-    {"f32/h4/s2048/d64/causal", DType::f32, 1, 4, 4, 2048, 2048, 64, true},
-    {"f32/h4/s2048/d128", DType::f32, 1, 4, 4, 2048, 2048, 128, false},
-    {"f32/h4/s2048/d128/causal", DType::f32, 1, 4, 4, 2048, 2048, 128, true},
-    {"bf16/h4/s2048/d64", DType::bf16, 1, 4, 4, 2048, 2048, 64, false},
-    {"bf16/h4/s2048/d128", DType::bf16, 1, 4, 4, 2048, 2048, 128, false},
-    {"bf16/h4/s2048/d128/causal", DType::bf16, 1, 4, 4, 2048, 2048, 128, true},
-    {"f16/h4/s2048/d128", DType::f16, 1, 4, 4, 2048, 2048, 128, false},
-    {"f32/minilm/b8/h12/s128/d32", DType::f32, 8, 12, 12, 128, 128, 32, false},
-    {"f32/gqa8x2/s1024/d128/causal", DType::f32, 1, 8, 2, 1024, 1024, 128, true},
-    {"f32/decode/b1/h32x8/k4096/d128", DType::f32, 1, 32, 8, 1, 4096, 128, true},
+constexpr Case kCases[] = {
+    {"f32/h4/s512/d64", {DType::f32, 1, 4, 4, 512, 512, 64, false}},
+    {"f32/h4/s2048/d64", {DType::f32, 1, 4, 4, 2048, 2048, 64, false}},
+    {"f32/h4/s2048/d64/causal", {DType::f32, 1, 4, 4, 2048, 2048, 64, true}},
+    {"f32/h4/s2048/d128", {DType::f32, 1, 4, 4, 2048, 2048, 128, false}},
+    {"f32/h4/s2048/d128/causal", {DType::f32, 1, 4, 4, 2048, 2048, 128, true}},
+    {"bf16/h4/s2048/d64", {DType::bf16, 1, 4, 4, 2048, 2048, 64, false}},
+    {"bf16/h4/s2048/d128", {DType::bf16, 1, 4, 4, 2048, 2048, 128, false}},
+    {"bf16/h4/s2048/d128/causal", {DType::bf16, 1, 4, 4, 2048, 2048, 128, true}},
+    {"f16/h4/s2048/d128", {DType::f16, 1, 4, 4, 2048, 2048, 128, false}},
+    {"f32/minilm/b8/h12/s128/d32", {DType::f32, 8, 12, 12, 128, 128, 32, false}},
+    {"f32/gqa8x2/s1024/d128/causal", {DType::f32, 1, 8, 2, 1024, 1024, 128, true}},
+    {"f32/decode/b1/h32x8/k4096/d128", {DType::f32, 1, 32, 8, 1, 4096, 128, true}},
 };
-
-Problem problem_of(const Shape& shape) {
-  Problem problem;
-  problem.dtype = shape.dtype;
-  problem.batch = shape.batch;
-  problem.heads_q = shape.heads_q;
-  problem.heads_kv = shape.heads_kv;
-  problem.seq_q = shape.seq_q;
-  problem.seq_k = shape.seq_k;
-  problem.head_dim = problem.value_head_dim = shape.head_dim;
-  problem.causal = shape.causal;
-  problem.set_dense_bshd();
-  return problem;
-}
 
 AlignedBytes random_tensor(DType dtype, std::int64_t elements, std::mt19937* generator) {
   AlignedBytes data(static_cast<std::size_t>(elements) * size_of(dtype));
@@ -60,8 +45,8 @@ AlignedBytes random_tensor(DType dtype, std::int64_t elements, std::mt19937* gen
 
 // One row of the table: a plan, its tensors, and the times measured so far.
 struct Row {
-  Row(const Shape& shape, Context& ctx, platform::DeviceMemory& memory)
-      : name(shape.name), problem(problem_of(shape)), plan(ctx.plan(problem)) {
+  Row(const Case& one, Context& ctx, platform::DeviceMemory& memory)
+      : name(one.name), problem(plan::dense_problem(one.shape)), plan(ctx.plan(problem)) {
     std::mt19937 generator(1);
     const std::int64_t q_elements = problem.batch * problem.q.batch;
     const std::int64_t kv_elements = problem.batch * problem.k.batch;
@@ -110,10 +95,10 @@ int bench(const BenchOptions& options) {
       platform::make_device_memory(ctx.device().id);
   Progress progress;
   std::vector<Row> rows;
-  for (const Shape& shape : kShapes) {
-    if (!std::regex_search(shape.name, filter)) continue;
-    progress.show(fmt::format("preparing {}", shape.name));
-    rows.emplace_back(shape, ctx, *memory);
+  for (const Case& one : kCases) {
+    if (!std::regex_search(one.name, filter)) continue;
+    progress.show(fmt::format("preparing {}", one.name));
+    rows.emplace_back(one, ctx, *memory);
   }
   if (rows.empty()) {
     fail(ErrorCode::InvalidArgument, "--filter {} matches no shape of the table", options.filter);

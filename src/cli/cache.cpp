@@ -44,16 +44,21 @@ void list(bool json) {
 }
 
 int verify(bool json) {
-  const std::vector<std::string> damaged = user_cache::verify();
-  const std::size_t good = user_cache::list().size();
+  const CacheCheck check = user_cache::verify();
+  std::vector<std::string> removed, left;
+  for (const DamagedEntry& entry : check.damaged) {
+    (entry.removed ? removed : left).push_back(entry.key + ": " + entry.reason);
+  }
   if (json) {
-    print_json({{"removed", damaged}, {"entries", good}});
+    print_json({{"removed", removed}, {"left", left}, {"entries", check.whole}});
   } else {
     std::string text;
-    for (const std::string& name : damaged) text += fmt::format("removed damaged entry {}\n", name);
-    print(text + fmt::format("{} entries are whole, {} were damaged\n", good, damaged.size()));
+    for (const std::string& name : removed) text += fmt::format("removed damaged entry {}\n", name);
+    for (const std::string& name : left) text += fmt::format("cannot remove damaged {}\n", name);
+    print(text + fmt::format("{} entries are whole, {} were damaged\n", check.whole,
+                             check.damaged.size()));
   }
-  return damaged.empty() ? 0 : 1;
+  return check.damaged.empty() ? 0 : 1;
 }
 
 void report_removed(std::size_t removed, bool json) {
@@ -74,8 +79,7 @@ int manage_cache(const CacheOptions& options) {
     case CacheAction::verify:
       return verify(options.json);
     case CacheAction::prune:
-      report_removed(user_cache::prune(options.max_bytes.value_or(
-                         size_setting("HIPFLASH_CACHE_MAX", std::uint64_t{1} << 30))),
+      report_removed(user_cache::prune(options.max_bytes.value_or(cache_max_setting())),
                      options.json);
       return 0;
     case CacheAction::clear:

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "cli/commands.h"
 #include "cli/npy.h"
@@ -32,7 +34,10 @@ void print_json(const Json& json) {
   print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+Progress::Progress() {
+  const char* const type = std::getenv("TERM");
+  terminal_ = ::isatty(STDERR_FILENO) == 1 && !(type && std::string_view(type) == "dumb");
+}
 
 Progress::~Progress() {
   if (shown_) std::fputs("\r\033[K", stderr);

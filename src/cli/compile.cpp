@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "cli/commands.h"
 #include "core/fail.h"
 #include "hipflash/prebuilt.h"
@@ -19,6 +21,7 @@ api::KernelRequest kernel_request(const CompileOptions& options, DType dtype,
   request.bias = options.bias;
   request.mask = options.mask;
   request.lse = options.lse;
+  request.strict_f32 = options.attention.strict_f32;
   return request;
 }
 
@@ -61,7 +64,8 @@ int compile_general(const CompileOptions& options) {
 }  // namespace
 
 int compile_kernels(const CompileOptions& options) {
-  if (options.baseline) return compile_general(options);
+  if (options.general) return compile_general(options);
+  ::unsetenv("HIPFLASH_STRICT");  // it forbids compiles during calls; this one was asked for
   const std::vector<std::int64_t> head_dims = head_dims_of(options);
   Progress progress;
   std::vector<CompiledKernel> kernels;
@@ -74,8 +78,9 @@ int compile_kernels(const CompileOptions& options) {
     }
   };
   if (options.archs.empty()) {
-    Context ctx(DeviceId{}, {});
-    each_problem("", [&ctx](const Problem& problem) { return compile_here(ctx, problem); });
+    Context ctx(device_or_default(options.device));
+    each_problem(ctx.device().arch,
+                 [&ctx](const Problem& problem) { return compile_here(ctx, problem); });
   }
   for (const std::string& arch : options.archs) {
     each_problem(arch, [&arch](const Problem& problem) { return compile_ahead(problem, arch); });

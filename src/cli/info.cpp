@@ -1,7 +1,9 @@
+#include "api/check.h"
 #include "cache/prebuilt.h"
 #include "cli/commands.h"
 #include "core/fail.h"
 #include "jit/code_provider.h"
+#include "plan/mask_bounds.h"
 
 namespace hipflash::cli {
 namespace {
@@ -27,6 +29,7 @@ std::vector<PrebuiltPlace> prebuilt_places() {
     cache::Prebuilt::Sources sources;
     sources.paths = {path};
     sources.trust = options.trust;
+    sources.warn = false;  // it is said below, and where a device's context looks for code
     const cache::Prebuilt opened(sources);
     places.push_back({path, opened.refused().empty() ? "" : opened.refused().front().reason});
   };
@@ -39,22 +42,64 @@ std::string size_text(std::size_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+// As a call has them that brings the offsets, lengths and tables that were named.
+void set_sequences(Problem& problem, const ExplainOptions& options) {
+  Features& has = problem.features;
+  Ragged& r = problem.ragged;
+  has.varlen = options.cu_q || options.cu_k;
+  has.kv_cache = options.kv_lengths || options.batch_index || options.left_padding;
+  has.paged_kv = options.page_size.has_value();
+  r.packed_q = options.cu_q;
+  r.packed_k = options.cu_k;
+  r.lengths = options.kv_lengths;
+  r.batch_index = options.batch_index;
+  r.left_padding = options.left_padding;
+  if (r.packed_q) {
+    r.total_q = problem.batch * problem.seq_q;
+    problem.q.batch = problem.out.batch = 0;
+    problem.lse = {0, 1, r.total_q};
+  }
+  if (r.packed_k) {
+    r.total_k = problem.batch * problem.seq_k;
+    problem.k.batch = problem.v.batch = 0;
+  }
+  if (has.paged_kv) {
+    r.page_size = *options.page_size;
+    r.pages_per_sequence = problem.seq_k / r.page_size + (problem.seq_k % r.page_size != 0);
+    if (r.pages_per_sequence * r.page_size > plan::kMaxSequence) {
+      fail(ErrorCode::InvalidArgument,
+           "seq_k = {} in whole pages of {} must be at most {} positions", problem.seq_k,
+           r.page_size, plan::kMaxSequence);
+    }
+    r.block_table_stride = r.pages_per_sequence;
+    r.pages = problem.batch * r.pages_per_sequence;
+    problem.seq_k = r.pages_per_sequence * r.page_size;
+    problem.k.batch = r.page_size * problem.k.seq;
+    problem.v.batch = r.page_size * problem.v.seq;
+  }
+  if (has.ragged() && !r.packed_k) r.kv_slots = problem.batch;
+}
+
 Problem problem_of(const ExplainOptions& options) {
   Problem problem;
   problem.dtype = options.dtype;
   problem.batch = options.batch;
   problem.heads_q = options.heads;
-  problem.heads_kv = options.heads_kv > 0 ? options.heads_kv : options.heads;
+  problem.heads_kv = options.heads_kv.value_or(options.heads);
   problem.seq_q = options.seq_q;
-  problem.seq_k = options.seq_k > 0 ? options.seq_k : options.seq_q;
+  problem.seq_k = options.seq_k.value_or(options.seq_q);
   problem.head_dim = options.head_dim;
-  problem.value_head_dim = options.value_head_dim > 0 ? options.value_head_dim : options.head_dim;
+  problem.value_head_dim = options.value_head_dim.value_or(options.head_dim);
   options.attention.apply(&problem);
   problem.features.alibi = options.alibi;
   problem.features.bias = options.bias;
   problem.features.mask = options.mask;
   problem.features.lse = options.lse;
+  problem.features.sinks = options.sinks;
+  problem.batch_invariant = options.batch_invariant;
   problem.set_dense_bshd();
+  api::check_problem(problem);  // whose sizes are the caller's: those in pages are rounded up
+  set_sequences(problem, options);
   if (options.attention.scale) problem.scale = *options.attention.scale;
   // One bias and mask for the whole batch.
   problem.bias = problem.mask = {0, problem.seq_q * problem.seq_k, problem.seq_k, 1};

@@ -184,7 +184,9 @@ NpyType type_of(std::string_view descr, const std::string& name) {
   if (!descr.empty() && descr.front() == '>') {
     refuse(name, "type {} is big-endian; save the array as little-endian", quoted(descr));
   }
-  refuse(name, "type {} is not supported; use float32, float16, or uint16 for bfloat16",
+  refuse(name,
+         "type {} is not supported; use float32, float16, or uint16 for bfloat16, and int32 or "
+         "int64 for lengths, offsets and tables",
          quoted(descr));
 }
 
@@ -437,6 +439,10 @@ void write_file(const std::string& path, std::initializer_list<std::span<const s
     ::unlink(temporary.c_str());
     throw;
   }
+}
+
+void require_readable(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0) refuse_errno(path, "cannot read");
 }
 
 void require_writable(const std::string& path) {

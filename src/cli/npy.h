@@ -78,6 +78,9 @@ void write_npy(const std::string& path, NpyType type, const std::vector<std::int
 // The same for any bytes.
 void write_file(const std::string& path, std::initializer_list<std::span<const std::byte>> parts);
 
+// Throws if there is no such file that can be read.
+void require_readable(const std::string& path);
+
 // Throws as write_file() would, as far as that can be said without writing: before work that takes
 // long and would be lost.
 void require_writable(const std::string& path);

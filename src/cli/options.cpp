@@ -4,16 +4,23 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
-#include <map>
 #include <regex>
 #include <sstream>
+
+#include "core/settings.h"
 
 namespace hipflash::cli {
 namespace {
 
-const std::map<std::string, DType> kDTypes = {
-    {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
+// The name of a type; throws CLI::ValidationError.
+DType parse_dtype(const std::string& text) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    if (text == to_string(dtype)) return dtype;
+  }
+  throw CLI::ValidationError("--dtype", "\"" + text + "\" is not f16, bf16 or f32");
+}
 
 template <class T>
 std::optional<T> parse_whole(std::string_view text) {
@@ -97,6 +104,8 @@ void add_attention(CLI::App* app, AttentionFlags* flags) {
       ->check(finite("0 or a positive number", [](double x) { return x >= 0; }));
   app->add_option("--scale", flags->scale, "Factor of the scores; default 1/sqrt(head dimension)")
       ->check(finite("a finite number", [](double) { return true; }));
+  app->add_flag("--strict-f32", flags->strict_f32,
+                "f32 products are never split into products of smaller types");
 }
 
 void add_device(CLI::App* app, std::string* device, int* threads) {
@@ -115,6 +124,8 @@ void add_features(CLI::App* app, Flags* flags) {
   app->add_flag("--mask", flags->mask, "With a bool mask");
   app->add_flag("--lse", flags->lse, "With the log-sum-exp as a second output");
 }
+
+constexpr const char* kBatchInvariant = "A sequence gives the same bits alone and in any batch";
 
 void add_run(CLI::App& app, RunOptions* o) {
   CLI::App* run = app.add_subcommand("run", "Compute attention on .npy files");
@@ -151,6 +162,11 @@ void add_run(CLI::App& app, RunOptions* o) {
   array("--kv-lengths", &o->kv_lengths, "Keys in use of each sequence: int32 or int64 (sequences)");
   array("--block-table", &o->block_table,
         "K and V are (pages, positions, heads, dim): int32 or int64 (sequences, pages)");
+  array("--batch-index", &o->batch_index,
+        "Slot of the cache, or row of the table, of each sequence: int32 or int64 (sequences)");
+  array("--left-padding", &o->left_padding,
+        "Positions before the first key of each sequence: int32 or int64 (sequences)");
+  run->add_flag("--batch-invariant", o->batch_invariant, kBatchInvariant);
   add_device(run, &o->device, &o->threads);
   run->add_option("--repeat", o->repeat, "Timed runs; default: what fits into 0.2 s")
       ->check(whole(1, 1000000));
@@ -160,9 +176,12 @@ void add_run(CLI::App& app, RunOptions* o) {
 
 void add_explain(CLI::App& app, ExplainOptions* o) {
   CLI::App* explain = app.add_subcommand("explain", "Say which kernel a problem takes and why");
-  explain->add_option("--dtype", o->dtype, "f16, bf16 or f32; default f32")
-      ->transform(CLI::CheckedTransformer(kDTypes));
-  const auto size = [explain](const char* name, std::int64_t* value, const char* text) {
+  explain
+      ->add_option_function<std::string>(
+          "--dtype", [o](const std::string& text) { o->dtype = parse_dtype(text); },
+          "f16, bf16 or f32; default f32")
+      ->type_name("DTYPE");
+  const auto size = [explain](const char* name, auto* value, const char* text) {
     return explain->add_option(name, *value, text)
         ->check(whole(0, std::numeric_limits<std::int32_t>::max()));
   };
@@ -174,6 +193,22 @@ void add_explain(CLI::App& app, ExplainOptions* o) {
   size("--head-dim", &o->head_dim, "Head dimension, 1 to 512")->required();
   size("--value-head-dim", &o->value_head_dim, "Of the values; default the head dimension");
   add_features(explain, o);
+  const auto flag = [explain](const char* name, bool* value, const char* text) {
+    explain->add_flag(name, *value, text);
+  };
+  flag("--sinks", &o->sinks, "With attention sinks");
+  flag("--cu-q", &o->cu_q, "With packed queries: --batch sequences of --seq-q at most");
+  flag("--cu-k", &o->cu_k, "Likewise keys");
+  flag("--kv-lengths", &o->kv_lengths, "Each sequence says how many keys are in use");
+  flag("--batch-index", &o->batch_index, "Each sequence says which slot of the cache is its own");
+  flag("--left-padding", &o->left_padding,
+       "Each sequence says how many positions precede its keys");
+  explain
+      ->add_option(
+          "--page-size", o->page_size,
+          "Keys in pages of so many positions, --seq-k or up to a page more for a sequence")
+      ->check(whole(1, std::numeric_limits<std::int32_t>::max()));
+  flag("--batch-invariant", &o->batch_invariant, kBatchInvariant);
   add_device(explain, &o->device, &o->threads);
   explain->add_flag("--json", o->json, "Print one JSON object");
 }
@@ -182,9 +217,15 @@ void add_explain(CLI::App& app, ExplainOptions* o) {
 void add_kernels(CLI::App* app, CompileOptions* o) {
   app->add_option("--arch", o->archs, "Architectures, such as gfx942, sm_90a, cpu-avx2")
       ->delimiter(',');
-  app->add_option("--dtype", o->dtypes, "Types; default f16,bf16,f32")
+  app->add_option_function<std::vector<std::string>>(
+         "--dtype",
+         [o](const std::vector<std::string>& names) {
+           o->dtypes.clear();
+           for (const std::string& name : names) o->dtypes.push_back(parse_dtype(name));
+         },
+         "Types; default f16,bf16,f32")
       ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(kDTypes));
+      ->type_name("DTYPE");
   app->add_option("--head-dim", o->head_dims, "Head dimensions; default 64,128")
       ->delimiter(',')
       ->check(whole(1, 512));
@@ -198,7 +239,11 @@ void add_kernels(CLI::App* app, CompileOptions* o) {
 void add_compile(CLI::App& app, CompileOptions* o) {
   CLI::App* compile = app.add_subcommand("compile", "Compile kernels ahead of their first use");
   add_kernels(compile, o);
-  compile->add_flag("--baseline", o->baseline,
+  compile
+      ->add_option("--device", o->device,
+                   "Without --arch: for this device; default HIPFLASH_DEVICE, else the first GPU")
+      ->check(CLI::Validator(check_device, "DEVICE"));
+  compile->add_flag("--general,--baseline", o->general,
                     "The general kernels, which serve any problem of a type, instead");
   compile->add_option("--output", o->output, "Folder for the entries instead of the user cache")
       ->check(path_name());
@@ -231,7 +276,7 @@ void add_pack(CLI::App& app, PackOptions* o) {
       action("create", PackAction::create, "Compile kernels, for any architectures, into a pack");
   output(create);
   add_kernels(create, &o->kernels);
-  create->add_flag("--general,--baseline", o->kernels.baseline,
+  create->add_flag("--general,--baseline", o->kernels.general,
                    "Also general kernels: CPUs: any problem of a type; GPUs: any features at these "
                    "types, head dimensions and alignment");
   workload(create, "The kernels of a workload that HIPFLASH_RECORD wrote");
@@ -247,9 +292,9 @@ void add_pack(CLI::App& app, PackOptions* o) {
       ->check(whole(1, 4096));
   create->callback([create, o] {
     o->action = PackAction::create;
-    for (const char* name :
-         {"--dtype", "--head-dim", "--value-head-dim", "--seq", "--causal", "--top-left",
-          "--window", "--softcap", "--scale", "--alibi", "--bias", "--mask", "--lse"}) {
+    for (const char* name : {"--dtype", "--head-dim", "--value-head-dim", "--seq", "--causal",
+                             "--top-left", "--window", "--softcap", "--scale", "--alibi", "--bias",
+                             "--mask", "--lse", "--strict-f32"}) {
       o->kernels_named = o->kernels_named || create->count(name) > 0;
     }
   });
@@ -339,12 +384,20 @@ void add_tune(CLI::App& app, TuneCliOptions* o) {
 
 // Rules between options.
 void check_together(const Options& options) {
-  if (!options.run.lse.empty() && options.run.lse == options.run.out) {
+  const auto whole = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+  };
+  if (!options.run.lse.empty() && whole(options.run.lse) == whole(options.run.out)) {
     throw CLI::ValidationError("--lse", "must name another file than --out");
   }
-  if (options.command == Command::compile && !options.compile.baseline &&
+  if (options.command == Command::compile && !options.compile.general &&
       !options.compile.output.empty()) {
-    throw CLI::ValidationError("--output", "is only for --baseline");
+    throw CLI::ValidationError("--output", "is only for --general");
+  }
+  if (!options.compile.device.empty() &&
+      (options.compile.general || !options.compile.archs.empty())) {
+    throw CLI::ValidationError("--device", "names what --arch or --general names already");
   }
 }
 
@@ -357,6 +410,7 @@ AttentionOptions AttentionFlags::attention_options() const {
   options.window = window;
   options.softcap = softcap;
   options.scale = scale;
+  options.strict_f32 = strict_f32;
   return options;
 }
 
@@ -366,26 +420,13 @@ void AttentionFlags::apply(Problem* problem) const {
   problem->window = window;
   problem->softcap = softcap;
   if (scale) problem->scale = *scale;
+  problem->strict_f32 = strict_f32 && problem->dtype == DType::f32;
 }
 
 const char* to_string(Command command) noexcept {
   static constexpr const char* kNames[] = {"run",   "info", "explain", "compile", "cache",
                                            "bench", "tune", "pack",    "inspect"};
   return kNames[static_cast<int>(command)];
-}
-
-std::optional<std::uint64_t> parse_size(const std::string& text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc()) return std::nullopt;
-  if (rest == end) return value;
-  static constexpr std::string_view kUnits = "KMGT";
-  const std::size_t unit = kUnits.find(*rest);
-  if (unit == std::string_view::npos || rest + 1 != end) return std::nullopt;
-  const unsigned shift = 10 * (static_cast<unsigned>(unit) + 1);
-  if (value > std::numeric_limits<std::uint64_t>::max() >> shift) return std::nullopt;
-  return value << shift;
 }
 
 Parsed parse_options(const std::vector<std::string>& arguments) {

@@ -17,6 +17,7 @@ struct AttentionFlags {
   Window window;
   float softcap = 0.0f;
   std::optional<float> scale;
+  bool strict_f32 = false;
 
   AttentionOptions attention_options() const;
   // The same in a Problem. A scale that was not given leaves the Problem's at 0.
@@ -26,8 +27,10 @@ struct AttentionFlags {
 struct RunOptions {
   std::string q, k, v, out, lse, alibi, bias, mask, sinks;  // paths; empty: absent
   std::string cu_q, cu_k, kv_lengths, block_table;          // likewise
-  std::string dtype;                                        // empty: what the files say
-  bool bhsd = false;                                        // layout; else bshd
+  std::string batch_index, left_padding;                    // likewise
+  bool batch_invariant = false;
+  std::string dtype;  // empty: what the files say
+  bool bhsd = false;  // layout; else bshd
   AttentionFlags attention;
   std::string device;  // empty: default_device()
   int threads = 0;
@@ -43,25 +46,31 @@ struct InfoOptions {
 // A problem in numbers.
 struct ExplainOptions {
   DType dtype = DType::f32;
-  std::int64_t batch = 1, heads = 0, heads_kv = 0, seq_q = 0, seq_k = 0;  // heads_kv, seq_k 0: as q
-  std::int64_t head_dim = 0, value_head_dim = 0;  // value_head_dim 0: head_dim
+  std::int64_t batch = 1, heads = 0, seq_q = 0, head_dim = 0;
+  std::optional<std::int64_t> heads_kv, seq_k;  // empty: as of the queries
+  std::optional<std::int64_t> value_head_dim;   // empty: head_dim
   AttentionFlags attention;
-  bool alibi = false, bias = false, mask = false, lse = false;
+  bool alibi = false, bias = false, mask = false, lse = false, sinks = false;
+  // What the call brings of packed sequences and caches.
+  bool cu_q = false, cu_k = false, kv_lengths = false, batch_index = false, left_padding = false;
+  std::optional<std::int64_t> page_size;  // keys in pages
+  bool batch_invariant = false;
   std::string device;
   int threads = 0;
   bool json = false;
 };
 
 struct CompileOptions {
-  std::vector<std::string> archs;       // empty: this machine's
+  std::vector<std::string> archs;       // empty: that of `device`
+  std::string device;                   // `compile` alone; empty: default_device()
   std::vector<DType> dtypes;            // empty: f16, bf16 and f32
   std::vector<std::int64_t> head_dims;  // empty: 64 and 128
   std::int64_t value_head_dim = 0;
   std::int64_t seq = 2048;
   AttentionFlags attention;
   bool alibi = false, bias = false, mask = false, lse = false;
-  bool baseline = false;  // the general kernels instead
-  std::string output;     // folder for the general kernels; empty: the user cache
+  bool general = false;  // the general kernels instead
+  std::string output;    // folder for the general kernels; empty: the user cache
   bool json = false;
 };
 
@@ -141,8 +150,5 @@ struct Parsed {
 
 // `arguments` without the program's name. Never throws on any arguments.
 Parsed parse_options(const std::vector<std::string>& arguments);
-
-// A byte count such as 512M or 2G, in powers of 1024; empty if it is none or overflows.
-std::optional<std::uint64_t> parse_size(const std::string& text);
 
 }  // namespace hipflash::cli

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "api/planning.h"
 #include "api/problem_json.h"
 #include "cli/commands.h"
+#include "cli/npy.h"
 #include "core/fail.h"
 #include "hipflash/prebuilt.h"
 
@@ -47,7 +50,10 @@ void report(const pack::Contents& contents, const std::string& path, bool json) 
 int create(const PackOptions& o) {
   pack::CreateOptions options;
   options.archs = o.kernels.archs;
-  if (!o.workload.empty()) options.workload = read_workload(o.workload);
+  if (!o.workload.empty()) {
+    require_readable(o.workload);
+    options.workload = read_workload(o.workload);
+  }
   if (!o.problem.empty()) {
     const auto json = nlohmann::json::parse(o.problem, nullptr, /*allow_exceptions=*/false);
     WorkloadItem item;
@@ -62,11 +68,11 @@ int create(const PackOptions& o) {
     if (options.archs.empty() && item.arch.empty()) item.arch = api::this_cpu();
     options.workload.push_back(item);
   }
-  options.general = o.kernels.baseline;
+  options.general = o.kernels.general;
   options.from_cache = o.from_cache;
   // With nothing else to go by, the usual kernels are made, as by `compile`.
   const bool general_of_cpu =
-      o.kernels.baseline && std::none_of(options.archs.begin(), options.archs.end(), api::is_gpu);
+      o.kernels.general && std::none_of(options.archs.begin(), options.archs.end(), api::is_gpu);
   const bool nothing_else =
       o.workload.empty() && o.problem.empty() && !o.from_cache && !general_of_cpu;
   if (o.kernels_named || nothing_else) {
@@ -111,9 +117,30 @@ int list(const PackOptions& o) {
   return 0;
 }
 
+// The workload, with items for each of the packs' architectures in place of one that names none.
+std::vector<WorkloadItem> workload_for(const PackOptions& o) {
+  std::set<std::string> archs;
+  for (const std::string& path : o.files) {
+    for (const pack::Kernel& kernel : pack::list(path).kernels) archs.insert(kernel.arch);
+  }
+  std::vector<WorkloadItem> workload;
+  for (WorkloadItem& item : read_workload(o.workload)) {
+    if (!item.arch.empty()) {
+      workload.push_back(std::move(item));
+      continue;
+    }
+    for (const std::string& arch : archs) {
+      item.arch = arch;
+      workload.push_back(item);
+    }
+  }
+  return workload;
+}
+
 // A kernel that any of the packs has is not missing.
 std::vector<pack::Missing> missing_in_all(const PackOptions& o) {
-  const std::vector<WorkloadItem> workload = read_workload(o.workload);
+  require_readable(o.workload);
+  const std::vector<WorkloadItem> workload = workload_for(o);
   std::vector<pack::Missing> lacking = pack::missing(o.files.front(), workload);
   for (std::size_t i = 1; i < o.files.size(); ++i) {
     std::map<std::string, bool> here;

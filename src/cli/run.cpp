@@ -65,8 +65,13 @@ TensorPointers upload(const TensorPointers& host, const CallTensors& call,
   device.sinks = static_cast<const float*>(there(host.sinks, call.sinks_array.data));
   device.cu_seqlens_q = there(host.cu_seqlens_q, call.cu_q);
   device.cu_seqlens_k = there(host.cu_seqlens_k, call.cu_k);
-  device.kv_lengths = static_cast<const std::int32_t*>(there(host.kv_lengths, call.kv_lengths));
-  device.block_table = static_cast<const std::int32_t*>(there(host.block_table, call.block_table));
+  const auto numbers = [&](const std::int32_t* data, const AlignedBytes& buffer) {
+    return static_cast<const std::int32_t*>(there(data, buffer));
+  };
+  device.kv_lengths = numbers(host.kv_lengths, call.kv_lengths);
+  device.kv_batch_index = numbers(host.kv_batch_index, call.batch_index);
+  device.kv_left_padding = numbers(host.kv_left_padding, call.left_padding);
+  device.block_table = numbers(host.block_table, call.block_table);
   return device;
 }
 

@@ -133,13 +133,23 @@ std::int64_t load_sequences(const RunOptions& options, CallTensors& call) {
     call.options.varlen.cu_seqlens_k = call.cu_k.data();
     call.options.varlen.max_seq_k = longest(call.cu_k);
   }
-  if (!options.kv_lengths.empty()) {
-    call.kv_lengths = integers<std::int32_t>(options.kv_lengths, 1, shape, "--kv-lengths");
-    require_count("--kv-lengths", shape[0], batch);
-    call.options.cache.lengths = reinterpret_cast<const std::int32_t*>(call.kv_lengths.data());
-  }
+  const auto of_each = [&](const std::string& path, AlignedBytes& to, const char* option) {
+    if (path.empty()) return static_cast<const std::int32_t*>(nullptr);
+    to = integers<std::int32_t>(path, 1, shape, option);
+    require_count(option, shape[0], batch);
+    return reinterpret_cast<const std::int32_t*>(to.data());
+  };
+  KvCache& cache = call.options.cache;
+  cache.lengths = of_each(options.kv_lengths, call.kv_lengths, "--kv-lengths");
+  cache.batch_index = of_each(options.batch_index, call.batch_index, "--batch-index");
+  cache.left_padding = of_each(options.left_padding, call.left_padding, "--left-padding");
   if (!options.block_table.empty()) {
     call.block_table = integers<std::int32_t>(options.block_table, 2, shape, "--block-table");
+    if (shape[0] == 0) {
+      fail(ErrorCode::InvalidArgument,
+           "--block-table has shape (0, {}): it must have a row for each of the {} sequences",
+           shape[1], batch);
+    }
     call.options.paged = {reinterpret_cast<const std::int32_t*>(call.block_table.data()), shape[0],
                           shape[1], 0};
   }
@@ -183,6 +193,7 @@ std::size_t bytes_of(const std::vector<std::int64_t>& shape, std::size_t element
 CallTensors load_tensors(const RunOptions& options) {
   CallTensors call;
   call.options = options.attention.attention_options();
+  call.options.batch_invariant = options.batch_invariant;
   call.q_array = read_npy(options.q);
   call.k_array = read_npy(options.k);
   call.v_array = read_npy(options.v);

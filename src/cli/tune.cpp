@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/npy.h"
@@ -82,6 +83,7 @@ std::string to_text(const TuneCheck& check) {
             : fmt::format("{:36} {:>10.4f} {:>7.3f} ({:.3f} to {:.3f})  {}\n", name_of(row.problem),
                           row.default_ms, row.ratio, row.low, row.high, row.config);
   }
+  if (!check.complete) text += "stopped before the end: not all of these sizes were measured\n";
   if (ratios.empty()) return text;
   std::sort(ratios.begin(), ratios.end());
   return text + fmt::format(
@@ -108,11 +110,13 @@ int tune_device(const TuneCliOptions& options) {
   std::signal(SIGTERM, interrupt);
   tuning.stop = [] { return interrupted != 0; };
 
+  if (!options.shapes.empty()) require_readable(options.shapes);
   if (!options.report.empty()) require_writable(options.report);  // not after all the measuring
   const DeviceId device = device_or_default(options.device);
   const ContextOptions context = context_options(options.threads);
   const bool only_looks = (options.check || !options.report.empty()) && !options.quick &&
-                          !options.full && options.shapes.empty() && !options.again;
+                          !options.full && options.shapes.empty() && !options.again &&
+                          options.budget_minutes <= 0;
   Json json = Json::object();
   std::string text;
   int exit_code = 0;
@@ -125,18 +129,21 @@ int tune_device(const TuneCliOptions& options) {
     if (interrupted || nothing_worked) exit_code = 1;
   }
   Context ctx(device, context);  // with what was just tuned
-  if (options.check && !interrupted) {
+  if (options.check) {
     tuning.shapes_file.clear();
     const TuneCheck check = check_tuning(ctx, tuning);
     json["check"] = to_json(check);
+    json["check_complete"] = check.complete;
+    if (!check.complete) exit_code = 1;
     text += to_text(check);
   }
   progress.show("");
   if (!options.report.empty()) {
+    if (!options.json) print(std::exchange(text, {}));  // the report may find nothing to show
     const std::string page = tuning_report(ctx);
     write_file(options.report, {std::as_bytes(std::span(page.data(), page.size()))});
     json["report"] = options.report;
-    text += fmt::format("report   {}\n", options.report);
+    text += tuning_table(ctx) + fmt::format("report   {}\n", options.report);
   }
   if (options.json) {
     print_json(json);

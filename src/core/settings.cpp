@@ -1,6 +1,6 @@
 #include "core/settings.h"
 
-#include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 
@@ -22,43 +22,33 @@ bool bool_setting(const char* name) {
   fail(ErrorCode::InvalidArgument, "{}=\"{}\" must be 0 or 1", name, value);
 }
 
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc()) return std::nullopt;
+  if (rest == end) return value;
+  constexpr std::string_view kUnits = "KMGTkmgt";
+  const std::size_t unit = kUnits.find(*rest);
+  if (unit == std::string_view::npos || rest + 1 != end) return std::nullopt;
+  const unsigned shift = 10 * (static_cast<unsigned>(unit % 4) + 1);
+  if (value > std::numeric_limits<std::uint64_t>::max() >> shift) return std::nullopt;
+  return value << shift;
+}
+
 std::uint64_t size_setting(const char* name, std::uint64_t missing) {
   const std::string value = setting(name);
   if (value.empty()) return missing;
-  const auto malformed = [&] {
+  const auto size = parse_size(value);
+  if (!size) {
     fail(ErrorCode::InvalidArgument,
          "{}=\"{}\" must be a number of bytes, with K, M, G or T after it if wanted", name, value);
-  };
-  std::uint64_t number = 0;
-  std::size_t at = 0;
-  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-  while (at < value.size() && std::isdigit(static_cast<unsigned char>(value[at]))) {
-    const auto digit = static_cast<std::uint64_t>(value[at++] - '0');
-    if (number > (most - digit) / 10) malformed();
-    number = number * 10 + digit;
   }
-  if (at == 0) malformed();
-  int shift = 0;
-  if (at < value.size()) {
-    switch (std::toupper(static_cast<unsigned char>(value[at++]))) {
-      case 'K':
-        shift = 10;
-        break;
-      case 'M':
-        shift = 20;
-        break;
-      case 'G':
-        shift = 30;
-        break;
-      case 'T':
-        shift = 40;
-        break;
-      default:
-        malformed();
-    }
-  }
-  if (at != value.size() || number > (most >> shift)) malformed();
-  return number << shift;
+  return *size;
+}
+
+std::uint64_t cache_max_setting() {
+  return size_setting("HIPFLASH_CACHE_MAX", kDefaultCacheBytes);
 }
 
 std::vector<std::string> list_setting(const char* name) {

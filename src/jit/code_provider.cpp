@@ -1,21 +1,13 @@
 #include "jit/code_provider.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 
-#include "cache/store.h"
 #include "core/fail.h"
 #include "core/log.h"
-#include "jit/compile_pool.h"
-#include "jit/compiler_health.h"
 #include "jit/fork_local.h"
-#include "jit/lru.h"
+#include "jit/provider_state.h"
 #include "jit/source.h"
 
 namespace hipflash::jit {
@@ -23,120 +15,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kRememberedKeys = 16384;
-
-// A Spec with its source text's hash: everything but the text itself, which only a compile needs.
-struct Keyed {
-  cache::KeyInputs inputs;
-  std::string key;
-  // The same kernel for the architecture without its feature flags, which runs whatever they are:
-  // so is what was made for "gfx942" good for "gfx942:sramecc+:xnack-". Empty key: there are none.
-  cache::KeyInputs plain_inputs;
-  std::string plain_key;
-};
-
-std::string describe(const Spec& spec) {
-  return fmt::format("{} for {}{}{}", spec.family, spec.arch, spec.label.empty() ? "" : ": ",
-                     spec.label);
-}
-
-// What makes two Specs equal, as text.
-std::string joined(const Spec& spec) {
-  std::string text = fmt::format("{}", static_cast<int>(spec.compiler));
-  for (const std::string* part : {&spec.family, &spec.arch, &spec.facts}) {
-    text += '\0';
-    text += *part;
-  }
-  for (const std::string& option : spec.options) {
-    text += '\0';
-    text += option;
-  }
-  return text;
-}
-
-cache::Prebuilt::Sources sources_of(const ProviderOptions& options) {
-  cache::Prebuilt::Sources sources;
-  sources.packs = options.packs;
-  sources.paths.assign(options.prebuilt.begin(), options.prebuilt.end());
-  sources.installed.assign(options.installed.begin(), options.installed.end());
-  sources.trust = options.trust;
-  return sources;
-}
-
 std::vector<std::byte> to_bytes(const cache::Bytes& code) {
   const auto* const begin = reinterpret_cast<const std::byte*>(code.data());
   return {begin, begin + code.size()};
+}
+
+CodeObject object_of(const cache::Entry& entry, Tier tier) {
+  const cache::KeyInputs& inputs = entry.info.inputs;
+  return {cache::key_of(inputs), inputs, to_bytes(entry.code), tier, 0.0};
 }
 
 cache::ByteView to_view(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
 }
 
-// One search for one key: done by whoever claims it first, its caller or a thread of the pool.
-class Flight {
- public:
-  Flight(Spec wanted, Keyed name) : spec(std::move(wanted)), keyed(std::move(name)) {}
-
-  ~Flight() {
-    if (claim()) {
-      promise.set_exception(std::make_exception_ptr(
-          Error(ErrorCode::CompileFailed,
-                describe(spec) + " was not compiled: its Context was destroyed before")));
-    }
-  }
-
-  bool claim() noexcept { return !claimed_.test_and_set(); }
-
-  const Spec spec;
-  const Keyed keyed;
-  std::atomic<bool> asked_ahead{false};  // by get_async(), so that strict allows a compile
-  std::promise<CodeObject> promise;
-  const std::shared_future<CodeObject> future{promise.get_future().share()};
-
- private:
-  std::atomic_flag claimed_ = ATOMIC_FLAG_INIT;
-};
-
 struct Counters {
   std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, prebuilt_hits{0}, compiles{0},
       failures{0}, evictions{0}, compile_us{0};
-};
-
-cache::Directory directory_of(const ProviderOptions& options) {
-  if (options.cache_dir.empty()) return {};
-  return cache::open_directory(options.cache_dir);
-}
-
-// What must not be shared with a parent process. The pool is last: its threads end first.
-struct State {
-  explicit State(const ProviderOptions& options)
-      : keys({kRememberedKeys, SIZE_MAX}),
-        memory({SIZE_MAX, options.memory_max_bytes}),
-        prebuilt(sources_of(options)),
-        pool(options.threads) {
-    if (!options.cache_dir.empty()) {
-      store.emplace(directory_of(options),
-                    cache::Limits{options.cache_max_bytes, options.cache_max_entries});
-    }
-    const bool writable = store && store->writable();
-    const std::string memo = writable ? store->path().string() : "";
-    for (const auto kind : {CompilerKind::host, CompilerKind::hiprtc, CompilerKind::nvrtc}) {
-      compilers[static_cast<std::size_t>(kind)] = std::make_unique<CompilerHealth>(
-          make_compiler(kind, options.mode, memo), options.mode != CompileMode::never);
-    }
-  }
-
-  CompilerHealth& compiler(CompilerKind kind) { return *compilers[static_cast<std::size_t>(kind)]; }
-
-  std::array<std::unique_ptr<CompilerHealth>, 3> compilers;
-  Lru<std::string, const Keyed> keys;  // by joined() and the compiler's identity
-  Lru<std::string, const CodeObject> memory;
-  std::optional<cache::Store> store;
-  cache::Prebuilt prebuilt;
-  std::mutex mutex;  // guards flights and refused
-  std::map<std::string, std::shared_ptr<Flight>> flights;
-  std::set<std::string> refused;  // keys whose prebuilt objects a device would not load
-  CompilePool pool;
 };
 
 }  // namespace
@@ -151,26 +46,32 @@ class CodeProvider::Impl {
   CodeObject get(const Spec& spec) {
     State& state = *state_;
     const Keyed keyed = identify(state, spec);
-    if (auto hit = from_memory(state, keyed.key)) return *std::move(hit);
+    if (auto hit = from_memory(state, keyed.id)) return *std::move(hit);
     const auto [flight, hit] = join(state, spec, keyed);
     if (hit) return *hit;
     if (flight->claim()) {
       run(state, *flight);
       return flight->future.get();
     }
-    CodeObject shared = flight->future.get();
+    CodeObject shared;
+    try {
+      shared = flight->future.get();
+    } catch (const Error&) {
+      if (!flight->stop.stop_requested()) throw;
+      return get(spec);  // whoever had asked for it stopped it
+    }
     shared.tier = Tier::memory;
     shared.compile_ms = 0.0;
     ++counters_.memory_hits;
     return shared;
   }
 
-  std::shared_future<CodeObject> get_async(const Spec& spec) {
+  std::shared_future<CodeObject> get_async(const Spec& spec, const std::stop_token& stop) {
     State& state = *state_;
     std::promise<CodeObject> ready;
     try {
       const Keyed keyed = identify(state, spec);
-      if (auto hit = from_memory(state, keyed.key)) {
+      if (auto hit = from_memory(state, keyed.id)) {
         ready.set_value(*std::move(hit));
         return ready.get_future().share();
       }
@@ -180,8 +81,10 @@ class CodeProvider::Impl {
         return ready.get_future().share();
       }
       if (!flight->asked_ahead.exchange(true)) {
-        state.pool.submit([this, &state, flight = flight] {
-          if (flight->claim()) run(state, *flight);
+        state.pool.submit([this, &state, flight = flight, stop] {
+          if (!flight->claim()) return;
+          flight->stop = stop;
+          run(state, *flight);
         });
       }
       return flight->future;
@@ -194,28 +97,40 @@ class CodeProvider::Impl {
   std::optional<Tier> find(const Spec& spec) {
     State& state = *state_;
     const Keyed keyed = identify(state, spec);
-    if (state.memory.find(keyed.key)) return Tier::memory;
-    const bool refused = is_refused(state, keyed.key);
-    if (on_disk(state, keyed, refused)) return Tier::disk;
-    if (!refused && in_prebuilt(state, keyed)) return Tier::prebuilt;
+    if (state.memory.find(keyed.id)) return Tier::memory;
+    if (const auto found = stored(state, spec, keyed)) return found->tier;
     if (options_.mode == CompileMode::never || options_.strict || sealed_ ||
-        keyed.inputs.compiler == kNoCompiler || state.compiler(spec.compiler).trouble(spec.arch)) {
+        compiler_of(state, spec) == kNoCompiler ||
+        state.compiler(spec.compiler).trouble(spec.arch)) {
       return std::nullopt;
     }
     return Tier::compiled;
   }
 
-  std::string key(const Spec& spec) { return identify(*state_, spec).key; }
-  cache::KeyInputs key_inputs(const Spec& spec) { return identify(*state_, spec).inputs; }
+  std::string id(const Spec& spec) { return identify(*state_, spec).id; }
+
+  std::string key(const Spec& spec) {
+    State& state = *state_;
+    const Keyed keyed = identify(state, spec);
+    if (const auto held = state.memory.find(keyed.id)) return held->key;
+    if (const auto found = stored(state, spec, keyed)) return found->key;
+    return cache::key_of(keyed.made_by(compiler_of(state, spec)));
+  }
+
+  cache::KeyInputs key_inputs(const Spec& spec) {
+    State& state = *state_;
+    return identify(state, spec).made_by(compiler_of(state, spec));
+  }
 
   std::vector<cache::Prebuilt::Document> tuning_documents() { return state_->prebuilt.documents(); }
 
-  void evict(const std::string& key) {
+  void evict(const Spec& spec, const std::string& key) {
     State& state = *state_;
-    state.memory.erase(key);
+    const Keyed keyed = identify(state, spec);
+    state.memory.erase(keyed.id);
     if (state.store) state.store->evict(key, "the device would not load it");
     const std::scoped_lock lock(state.mutex);
-    state.refused.insert(key);
+    state.refused.insert(keyed.id);
     ++counters_.evictions;
   }
 
@@ -224,6 +139,10 @@ class CodeProvider::Impl {
 
   CompilerState compiler_state(CompilerKind kind) {
     CompilerState found;
+    if (options_.mode == CompileMode::never) {
+      found.trouble = "compiling is off: HIPFLASH_COMPILE=never";
+      return found;
+    }
     try {
       const Identity identity = state_->compiler(kind).identify();
       found.available = true;
@@ -248,18 +167,10 @@ class CodeProvider::Impl {
   const ProviderOptions& options() const noexcept { return options_; }
 
  private:
-  static constexpr const char* kNoCompiler = "none";
-
-  // Assembling and hashing the text costs more than finding code in memory, so keys are
+  // Assembling and hashing the text costs more than finding code in memory, so names are
   // remembered: a Spec has one text as long as the process lives.
   Keyed identify(State& state, const Spec& spec) {
-    std::string compiler = kNoCompiler;  // one may be installed while we run
-    try {
-      compiler = state.compiler(spec.compiler).identify().identity;
-    } catch (const Error& error) {
-      log(LogLevel::debug, "{}: {}", describe(spec), error.what());
-    }
-    const std::string name = joined(spec) + '\0' + compiler;
+    const std::string name = joined(spec);
     if (const auto known = state.keys.find(name)) return *known;
     Keyed keyed;
     cache::KeyInputs& inputs = keyed.inputs;
@@ -269,19 +180,24 @@ class CodeProvider::Impl {
     inputs.options = spec.options;
     inputs.arch = spec.arch;
     inputs.abi = static_cast<std::uint32_t>(kLauncherAbi);
-    inputs.compiler = std::move(compiler);
-    keyed.key = cache::key_of(inputs);
-    if (const std::size_t flags = spec.arch.find(':'); flags != std::string::npos) {
-      keyed.plain_inputs = inputs;
-      keyed.plain_inputs.arch.resize(flags);
-      keyed.plain_key = cache::key_of(keyed.plain_inputs);
-    }
+    inputs.compiler = kNoCompiler;
+    keyed.id = cache::key_of(inputs);
     state.keys.put(name, std::make_shared<const Keyed>(keyed), 0);
     return keyed;
   }
 
-  std::optional<CodeObject> from_memory(State& state, const std::string& key) {
-    const auto held = state.memory.find(key);
+  // The compiler's identity; asks for it. One may be installed while we run.
+  static std::string compiler_of(State& state, const Spec& spec) {
+    try {
+      return state.compiler(spec.compiler).identify().identity;
+    } catch (const Error& error) {
+      log(LogLevel::debug, "{}: {}", describe(spec), error.what());
+      return kNoCompiler;
+    }
+  }
+
+  std::optional<CodeObject> from_memory(State& state, const std::string& id) {
+    const auto held = state.memory.find(id);
     if (!held) return std::nullopt;
     ++counters_.memory_hits;
     CodeObject copy = *held;
@@ -290,88 +206,123 @@ class CodeProvider::Impl {
     return copy;
   }
 
-  // The flight of this key, or the object if a flight landed in the meantime.
+  // The flight of this Spec, or the object if a flight landed in the meantime.
   std::pair<std::shared_ptr<Flight>, std::optional<CodeObject>> join(State& state, const Spec& spec,
                                                                      const Keyed& keyed) {
     const std::scoped_lock lock(state.mutex);
-    if (auto hit = from_memory(state, keyed.key)) return {nullptr, std::move(hit)};
-    auto& flight = state.flights[keyed.key];
+    if (auto hit = from_memory(state, keyed.id)) return {nullptr, std::move(hit)};
+    auto& flight = state.flights[keyed.id];
     if (!flight) flight = std::make_shared<Flight>(spec, keyed);
     return {flight, std::nullopt};
   }
 
   void run(State& state, Flight& flight) {
-    const std::string& key = flight.keyed.key;
+    const std::string& id = flight.keyed.id;
     try {
       CodeObject found = search(state, flight);
-      state.memory.put(key, std::make_shared<const CodeObject>(found), found.bytes.size());
-      forget(state, key);
+      state.memory.put(id, std::make_shared<const CodeObject>(found), found.bytes.size());
+      forget(state, id);
       flight.promise.set_value(std::move(found));
     } catch (...) {
-      forget(state, key);
+      forget(state, id);
       flight.promise.set_exception(std::current_exception());
     }
   }
 
-  static void forget(State& state, const std::string& key) {
+  static void forget(State& state, const std::string& id) {
     const std::scoped_lock lock(state.mutex);
-    state.flights.erase(key);
+    state.flights.erase(id);
   }
 
-  static bool is_refused(State& state, const std::string& key) {
+  static bool is_refused(State& state, const std::string& id) {
     const std::scoped_lock lock(state.mutex);
-    return state.refused.contains(key);
+    return state.refused.contains(id);
   }
 
-  // `refused`: a device would not load what is stored for this key.
-  static std::optional<cache::Entry> on_disk(State& state, const Keyed& keyed, bool refused) {
+  // What this compiler made and the user's cache has.
+  static std::optional<CodeObject> on_disk(State& state, const Keyed& keyed,
+                                           const std::string& compiler) {
     if (!state.store) return std::nullopt;
-    if (auto entry = state.store->find(keyed.key)) return entry;
-    if (keyed.plain_key.empty() || refused) return std::nullopt;
-    return state.store->find(keyed.plain_key);
+    const auto look = [&](const cache::KeyInputs& wanted) -> std::optional<CodeObject> {
+      const auto entry = state.store->find(cache::key_of(wanted));
+      if (!entry) return std::nullopt;
+      return object_of(*entry, Tier::disk);
+    };
+    const cache::KeyInputs inputs = keyed.made_by(compiler);
+    if (auto found = look(inputs)) return found;
+    const auto plain = without_flags(inputs);
+    if (!plain || is_refused(state, keyed.id)) return std::nullopt;
+    return look(*plain);
   }
 
-  static std::optional<cache::Prebuilt::Match> in_prebuilt(State& state, const Keyed& keyed) {
-    if (auto match = state.prebuilt.find(keyed.inputs)) return match;
-    if (keyed.plain_key.empty()) return std::nullopt;
-    return state.prebuilt.find(keyed.plain_inputs);
-  }
-
-  std::optional<CodeObject> from_disk(State& state, const Flight& flight) {
-    const Keyed& keyed = flight.keyed;
-    const auto entry = on_disk(state, keyed, is_refused(state, keyed.key));
+  // What whoever made and the user's cache has.
+  static std::optional<CodeObject> on_disk_by_anyone(State& state, const Keyed& keyed) {
+    if (!state.store || is_refused(state, keyed.id)) return std::nullopt;
+    auto entry = state.store->find_by_spec(cache::spec_id_of(keyed.inputs));
+    if (const auto plain = without_flags(keyed.inputs); !entry && plain) {
+      entry = state.store->find_by_spec(cache::spec_id_of(*plain));
+    }
     if (!entry) return std::nullopt;
-    ++counters_.disk_hits;
-    log(LogLevel::debug, "{}: found in {}", describe(flight.spec), state.store->path().string());
-    return CodeObject{keyed.key, to_bytes(entry->code), Tier::disk, 0.0};
+    return object_of(*entry, Tier::disk);
+  }
+
+  // Whoever made it, preferably this compiler.
+  static std::optional<CodeObject> in_prebuilt(State& state, const Spec& spec, const Keyed& keyed,
+                                               const std::string& compiler) {
+    if (is_refused(state, keyed.id)) return std::nullopt;
+    const cache::KeyInputs inputs = keyed.made_by(compiler);
+    auto match = state.prebuilt.find(inputs);
+    if (const auto plain = without_flags(inputs); !match && plain) {
+      match = state.prebuilt.find(*plain);
+    }
+    if (!match) return std::nullopt;
+    log(LogLevel::debug, "{}: found in {}", describe(spec), match->file);
+    return object_of(match->entry, Tier::prebuilt);
+  }
+
+  // From the user's cache, else prebuilt.
+  //
+  // To ask a compiler what it is takes processes, or reading a large library. So one that is not
+  // known yet is asked only for what is not prebuilt: whoever compiled into the user's cache left
+  // the answer there, unless the compiler is a script, which may stand for another one tomorrow.
+  // Where compiling is off nobody is asked: there the user's cache serves whoever compiled into it.
+  std::optional<CodeObject> stored(State& state, const Spec& spec, const Keyed& keyed) const {
+    const auto known = state.compiler(spec.compiler).compiler().known();
+    if (known) {
+      if (auto found = on_disk(state, keyed, known->identity)) return found;
+    }
+    auto found = in_prebuilt(state, spec, keyed, known ? known->identity : kNoCompiler);
+    if (!found && options_.mode == CompileMode::never) return on_disk_by_anyone(state, keyed);
+    if (found || known || !state.store) return found;
+    return on_disk(state, keyed, compiler_of(state, spec));
   }
 
   CodeObject search(State& state, const Flight& flight) {
     const Keyed& keyed = flight.keyed;
-    if (auto found = from_disk(state, flight)) return *std::move(found);
-    if (!is_refused(state, keyed.key)) {
-      if (const auto match = in_prebuilt(state, keyed)) {
-        ++counters_.prebuilt_hits;
-        log(LogLevel::debug, "{}: prebuilt in {}", describe(flight.spec), match->file);
-        return {keyed.key, to_bytes(match->entry.code), Tier::prebuilt, 0.0};
-      }
+    if (auto found = stored(state, flight.spec, keyed)) {
+      ++(found->tier == Tier::disk ? counters_.disk_hits : counters_.prebuilt_hits);
+      return *std::move(found);
     }
-    check_may_compile(state, flight);
+    const cache::KeyInputs inputs = keyed.made_by(check_may_compile(state, flight));
+    const std::string key = cache::key_of(inputs);
     cache::FileLock lock;
     if (state.store && state.store->writable()) {
       const auto wait = std::chrono::duration<double>(options_.limits.seconds);
-      lock =
-          state.store->lock(keyed.key, std::chrono::duration_cast<std::chrono::milliseconds>(wait));
+      lock = state.store->lock(key, std::chrono::duration_cast<std::chrono::milliseconds>(wait));
       if (!lock.held()) {
         log(LogLevel::debug, "{}: compiling without the lock of its key: {}", describe(flight.spec),
             lock.reason());
       }
-      if (auto found = from_disk(state, flight)) return *std::move(found);
+      if (auto found = on_disk(state, keyed, inputs.compiler)) {
+        ++counters_.disk_hits;
+        return *std::move(found);
+      }
     }
-    return compile(state, flight);
+    return compile(state, flight, inputs, key);
   }
 
-  CodeObject compile(State& state, const Flight& flight) {
+  CodeObject compile(State& state, const Flight& flight, const cache::KeyInputs& inputs,
+                     const std::string& key) {
     const Spec& spec = flight.spec;
     CompileJob job;
     job.compiler = spec.compiler;
@@ -380,14 +331,15 @@ class CodeProvider::Impl {
     job.options = spec.options;
     job.label = describe(spec);
     job.limits = options_.limits;
-    CodeObject made;
-    made.key = flight.keyed.key;
+    job.stop = flight.stop;
+    CodeObject made{key, inputs, {}, Tier::compiled, 0.0};
     const auto start = Clock::now();
     try {
       made.bytes = state.compiler(spec.compiler).compiler().compile(job);
     } catch (const Error& error) {
       ++counters_.failures;
-      if (error.code() != ErrorCode::CompileFailed || state.compiler(spec.compiler).works(job)) {
+      if (error.code() != ErrorCode::CompileFailed || job.stop.stop_requested() ||
+          state.compiler(spec.compiler).works(job)) {
         throw;
       }
       throw missing(state, flight, ErrorCode::CompileFailed, error.what(), error.log());
@@ -400,9 +352,13 @@ class CodeProvider::Impl {
     counters_.compile_us += static_cast<std::uint64_t>(made.compile_ms * 1000.0);
     log(LogLevel::info, "{}: compiled in {:.0f} ms, {} bytes", job.label, made.compile_ms,
         made.bytes.size());
-    if (state.store && state.store->writable()) {
+    // One that was upgraded meanwhile: nobody knows which of the two made it.
+    if (compiler_of(state, spec) != inputs.compiler) {
+      made.inputs.compiler = kNoCompiler;
+      made.key = cache::key_of(made.inputs);
+    } else if (state.store && state.store->writable()) {
       try {
-        state.store->put({flight.keyed.inputs, spec.label}, to_view(made.bytes));
+        state.store->put({inputs, spec.label}, to_view(made.bytes));
       } catch (const Error& error) {
         log(LogLevel::warn, "{}: not cached: {}", job.label, error.what());
       }
@@ -410,7 +366,8 @@ class CodeProvider::Impl {
     return made;
   }
 
-  void check_may_compile(State& state, const Flight& flight) const {
+  // The identity of the compiler that will.
+  std::string check_may_compile(State& state, const Flight& flight) const {
     const char* reason = nullptr;
     if (options_.mode == CompileMode::never) {
       reason = "HIPFLASH_COMPILE=never forbids compiling it";
@@ -421,21 +378,25 @@ class CodeProvider::Impl {
     }
     if (reason) throw missing(state, flight, ErrorCode::NotSupported, reason);
     CompilerHealth& compiler = state.compiler(flight.spec.compiler);
+    std::string identity;
     try {
-      compiler.identify();
+      identity = compiler.identify().identity;
     } catch (const Error& error) {
       throw missing(state, flight, ErrorCode::CompileFailed, error.what(), error.log());
     }
     if (const auto trouble = compiler.trouble(flight.spec.arch)) {
       throw missing(state, flight, ErrorCode::CompileFailed, trouble->what(), trouble->log());
     }
+    return identity;
   }
 
   static MissingCode missing(State& state, const Flight& flight, ErrorCode code,
                              const std::string& reason, const std::string& words = {}) {
+    const auto compiler = state.compiler(flight.spec.compiler).compiler().known();
+    const auto inputs = flight.keyed.made_by(compiler ? compiler->identity : kNoCompiler);
     std::string text =
         fmt::format("{}: no compiled code is in the cache or prebuilt (key {}), and {}",
-                    describe(flight.spec), flight.keyed.key, reason);
+                    describe(flight.spec), cache::key_of(inputs), reason);
     for (const auto& refusal : state.prebuilt.refused()) {
       text += fmt::format("; {} is not used: {}", refusal.path, refusal.reason);
     }
@@ -454,11 +415,15 @@ CodeProvider::~CodeProvider() = default;
 CodeObject CodeProvider::get(const Spec& spec) {
   return impl_->get(spec);
 }
-std::shared_future<CodeObject> CodeProvider::get_async(const Spec& spec) {
-  return impl_->get_async(spec);
+std::shared_future<CodeObject> CodeProvider::get_async(const Spec& spec,
+                                                       const std::stop_token& stop) {
+  return impl_->get_async(spec, stop);
 }
 std::optional<Tier> CodeProvider::find(const Spec& spec) {
   return impl_->find(spec);
+}
+std::string CodeProvider::id(const Spec& spec) {
+  return impl_->id(spec);
 }
 std::string CodeProvider::key(const Spec& spec) {
   return impl_->key(spec);
@@ -469,8 +434,8 @@ cache::KeyInputs CodeProvider::key_inputs(const Spec& spec) {
 std::vector<cache::Prebuilt::Document> CodeProvider::tuning_documents() {
   return impl_->tuning_documents();
 }
-void CodeProvider::evict(const std::string& key) {
-  impl_->evict(key);
+void CodeProvider::evict(const Spec& spec, const std::string& key) {
+  impl_->evict(spec, key);
 }
 void CodeProvider::seal() noexcept {
   impl_->seal();

@@ -1,4 +1,9 @@
-// The way from a Spec to its code object: memory, user cache, prebuilt files, compiler.
+// The way from a Spec to its code object: memory, user cache, prebuilt files, compiler; prebuilt
+// files before the user cache while the compiler is not known yet.
+//
+// Keys of code hold who compiled it. What is stored beside the library or in packs serves whoever
+// that was, so no compiler is asked what it is before something is found to be missing there, and
+// none at all where compiling is off.
 //
 // One compile per key, whoever asks: threads of this process share a future, processes share the
 // user cache and a file lock per key. Thread-safe. Works in a child after fork: what the parent had
@@ -10,6 +15,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -22,8 +28,8 @@ namespace hipflash::jit {
 
 struct ProviderOptions {
   std::string cache_dir;  // user cache; empty: none
-  std::uint64_t cache_max_bytes = std::uint64_t{1} << 30;
-  std::uint64_t cache_max_entries = 10000;
+  std::uint64_t cache_max_bytes = kDefaultCacheBytes;
+  std::uint64_t cache_max_entries = kDefaultCacheEntries;
   std::uint64_t memory_max_bytes = std::uint64_t{64} << 20;  // code objects kept in memory
   // Where prebuilt code is looked for, in order of preference, read-only.
   std::vector<std::shared_ptr<const cache::Pack>> packs;  // open already
@@ -89,24 +95,31 @@ class CodeProvider {
   CodeObject get(const Spec& spec);
 
   // The same in the background. A later get() of the same spec takes over a job that still waits.
-  std::shared_future<CodeObject> get_async(const Spec& spec);
+  // Once `stop` is asked for, the compile ends with Error(CompileFailed), also for others who hold
+  // this future; a get() goes on with a compile of its own.
+  std::shared_future<CodeObject> get_async(const Spec& spec, const std::stop_token& stop = {});
 
   // Where get() would find it, Tier::compiled meaning that it would compile; empty when it would
   // throw. Neither compiles nor loads anything.
   std::optional<Tier> find(const Spec& spec);
 
-  // Hex. Without a compiler the identity part is "none".
+  // Names a Spec in this process, whatever compiler made, or will make, its code. Hex.
+  std::string id(const Spec& spec);
+
+  // The key of the code that get() would return. Hex. Without a compiler, what is not stored has
+  // "none" as its compiler's identity.
   std::string key(const Spec& spec);
 
-  // What the key is made of.
+  // What the key of code compiled here is made of; with mode never, where no compiler is asked, its
+  // identity may be "none".
   cache::KeyInputs key_inputs(const Spec& spec);
 
   // The tuning results in packs, in order of preference.
   std::vector<cache::Prebuilt::Document> tuning_documents();
 
-  // Forgets an object that a device would not load, in memory and in the user cache. Prebuilt
-  // objects of that key are passed over from then on.
-  void evict(const std::string& key);
+  // Forgets the object of this key, which a device would not load, in memory and in the user cache.
+  // Prebuilt objects of that Spec are passed over from then on.
+  void evict(const Spec& spec, const std::string& key);
 
   // From now on a compile is an error, in get_async() too. Cannot be undone.
   void seal() noexcept;

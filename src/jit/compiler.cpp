@@ -21,6 +21,7 @@ class HelperCompiler : public Compiler {
 
   CompilerKind kind() const noexcept override { return local_->kind(); }
   Identity identify() override { return local_->identify(); }
+  std::optional<Identity> known() override { return local_->known(); }
   std::string tool() override { return local_->tool(); }
 
   std::vector<std::byte> compile(const CompileJob& job) override {
@@ -51,11 +52,17 @@ class HelperCompiler : public Compiler {
   const bool may_fall_back_;
 };
 
+// Starts nothing and opens no library, not even to ask what the compiler is.
 class NoCompiler : public Compiler {
  public:
   explicit NoCompiler(std::shared_ptr<Compiler> local) : local_(std::move(local)) {}
   CompilerKind kind() const noexcept override { return local_->kind(); }
-  Identity identify() override { return local_->identify(); }
+  Identity identify() override {
+    if (auto found = known()) return *std::move(found);
+    fail(ErrorCode::NotSupported,
+         "HIPFLASH_COMPILE=never forbids asking the {} compiler what it is", to_string(kind()));
+  }
+  std::optional<Identity> known() override { return local_->known(); }
   std::string tool() override { return local_->tool(); }
   std::vector<std::byte> compile(const CompileJob& job) override {
     fail(ErrorCode::NotSupported, "HIPFLASH_COMPILE=never forbids compiling {}", job.label);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct CompileJob {
   std::string folder;      // for its temporary files, removed by the caller; empty: one of its own
   bool in_helper = false;  // set by hipflash-compile
   CompileLimits limits;
+  std::stop_token stop;  // ends a child process early; a compiler in this process goes on
 };
 
 class Compiler {
@@ -43,8 +46,14 @@ class Compiler {
 
   // What distinguishes this compiler from others that would make other code of the same text, and
   // what people call it. Cheap after the first call in a process, and in the first one too when an
-  // earlier process remembered it. Throws Error(CompileFailed) if there is no such compiler here.
+  // earlier process remembered it; one whose files were replaced since is asked anew, unless this
+  // process has it open. Throws Error(CompileFailed) if there is no such compiler here, and
+  // NotSupported where nobody may be asked.
   virtual Identity identify() = 0;
+
+  // identify() as far as nobody need be asked: this process did, or an earlier one remembered the
+  // answer. Never throws for what is not there.
+  virtual std::optional<Identity> known() = 0;
 
   // The path of the compiler, or of the library that is the compiler. Throws like identify().
   virtual std::string tool() = 0;
@@ -52,6 +61,9 @@ class Compiler {
   // Throws Error(CompileFailed, sentence, compiler's words).
   virtual std::vector<std::byte> compile(const CompileJob& job) = 0;
 };
+
+// Begins a list of architectures, at the end of an error's sentence.
+inline constexpr const char* kWhichKnows = ", which knows ";
 
 // The compiler of this kind that runs in this process: hipRTC and NVRTC by dlopen at the first
 // compile; the host compiler is a child process in any case. `memo_dir` (may be empty) is where

@@ -49,14 +49,18 @@ std::optional<Error> CompilerHealth::trouble(const std::string& arch) {
 }
 
 bool CompilerHealth::works(const CompileJob& job) {
-  const std::scoped_lock lock(mutex_);
-  if (const auto at = by_arch_.find(job.arch); at != by_arch_.end() && recent(at->second)) {
-    return !at->second.error;
+  const std::scoped_lock one_for_all(probing_);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto at = by_arch_.find(job.arch); at != by_arch_.end() && recent(at->second)) {
+      return !at->second.error;
+    }
   }
   CompileJob probe = job;
   probe.source = probe_source(job.compiler);
   probe.label = fmt::format("an empty function for {}", job.arch);
   probe.limits.seconds = std::min(probe.limits.seconds, kProbeSeconds);
+  probe.stop = {};  // what it finds is for others too
   Finding finding{Clock::now(), std::nullopt};
   try {
     compiler_->compile(probe);
@@ -65,6 +69,7 @@ bool CompilerHealth::works(const CompileJob& job) {
     announce(error);
   }
   finding.when = Clock::now();
+  const std::scoped_lock lock(mutex_);
   by_arch_[job.arch] = finding;
   return !finding.error;
 }
@@ -85,9 +90,11 @@ void CompilerHealth::announce(const Error& error) const {
     if (!said->insert(error.what()).second) return;
   }
   const std::string words = error.log().empty() ? "" : "\n" + error.log();
+  // What the compiler knows instead is said where nothing serves, in that error.
+  const std::string sentence = error.what();
   log(LogLevel::warn,
-      "the compiler does not work, so stored kernels serve where there are any: {}{}", error.what(),
-      words);
+      "the compiler does not work, so stored kernels serve where there are any: {}{}",
+      sentence.substr(0, sentence.find(kWhichKnows)), words);
 }
 
 }  // namespace hipflash::jit

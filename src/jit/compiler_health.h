@@ -48,7 +48,8 @@ class CompilerHealth {
 
   const std::shared_ptr<Compiler> compiler_;
   const bool may_compile_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex probing_;  // held while works() compiles, so that one thread finds out for all
+  std::mutex mutex_;    // guards what follows; not held while compiling
   std::optional<Finding> not_identified_;
   std::map<std::string, Finding> by_arch_;
 };

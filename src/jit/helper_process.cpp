@@ -57,6 +57,7 @@ std::vector<std::byte> compile_in_helper(const std::string& helper, const Compil
   request.environment = ProcessRequest::child_environment(
       {"AMD_COMGR_CACHE=0", "TMPDIR=" + folder.path()}, {"LD_PRELOAD"});
   request.limits = job.limits;
+  request.stop = job.stop;
   if (!kLimitMemory) request.limits.memory_bytes = 0;
   const ProcessResult result = run_process(request);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "core/fail.h"
 #include "jit/rtc_compiler.h"
@@ -56,22 +57,23 @@ class Hiprtc {
 
   static std::string find() { return find_hiprtc(); }
 
-  static Identity identity(const std::string& memo_dir, const std::string& path) {
-    // All candidates are watched, so that the memo need not read which one is used.
+  // All candidates are watched, so that the memo need not read which one is used.
+  static std::vector<std::string> identity_files(const std::string& path) {
     std::vector<std::string> files = {path};
     for (const char* name : kComgrs) {
       if (std::string found = find_library({name}, kFolders); !found.empty()) {
         files.push_back(std::move(found));
       }
     }
-    return remembered_identity(memo_dir, files, [&] {
-      const std::string comgr = find_comgr(path);
-      const std::string version = library_version(path);
-      return Identity{
-          fmt::format("hiprtc {} {}; comgr {} {}", version, library_content_id(path),
-                      library_version(comgr), library_content_id(comgr)),
-          fmt::format("{} (hipRTC {}, comgr {})", path, version, library_version(comgr))};
-    });
+    return files;
+  }
+
+  static Identity identity(const std::string& path) {
+    const std::string comgr = find_comgr(path);
+    const std::string version = library_version(path);
+    return Identity{fmt::format("hiprtc {} {}; comgr {} {}", version, library_content_id(path),
+                                library_version(comgr), library_content_id(comgr)),
+                    fmt::format("{} (hipRTC {}, comgr {})", path, version, library_version(comgr))};
   }
 
   // "gfx90a" of "amdgcn-amd-amdhsa--gfx90a", "gfx942:xnack-" and "gfx942".
@@ -79,6 +81,12 @@ class Hiprtc {
     const std::size_t at = name.rfind("--");
     const std::string tail = at == std::string::npos ? name : name.substr(at + 2);
     return tail.substr(0, tail.find(':'));
+  }
+
+  // The compiler ends the process for others.
+  static bool features_known(const std::string& arch) {
+    static const std::regex known("gfx[0-9a-f]+(:sramecc[+-])?(:xnack[+-])?");
+    return std::regex_match(arch, known);
   }
 
   explicit Hiprtc(const std::string& path) : comgr_(find_comgr(path)), programs_(kDialect, path) {

@@ -61,7 +61,7 @@ std::string ask(const std::string& compiler, const char* question) {
 // such a one is asked in every process.
 bool speaks_for_another(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
-  for (const char* wrapper : {"ccache", "distcc", "icecc", "sccache"}) {
+  for (const char* wrapper : {"ccache", "distcc", "icecc", "sccache", "snap"}) {
     if (name.find(wrapper) != std::string::npos) return true;
   }
   char magic[SELFMAG] = {};
@@ -94,18 +94,28 @@ class HostCompiler : public Compiler {
 
   Identity identify() override {
     const std::scoped_lock lock(mutex_);
-    const std::string path = tool();
-    if (path != known_path_) {
-      std::error_code ignored;
-      const std::string real = std::filesystem::canonical(path, ignored).string();
-      known_ = remembered_identity(speaks_for_another(real) ? "" : memo_dir_, {real}, [&] {
-        const std::string version = ask(path, "--version");
-        return Identity{fmt::format("{}; {}", version, ask(path, "-dumpmachine")),
-                        fmt::format("{} ({})", path, version)};
-      });
-      known_path_ = path;
+    const std::string path = tool(), seen = fingerprint_of({path});
+    if (is_known(seen)) return known_;
+    const IdentityMemo memo = memo_of(path);
+    auto found = memo.read();
+    if (!found) {
+      const std::string version = ask(path, "--version");
+      found = {fmt::format("{}; {}", version, ask(path, "-dumpmachine")),
+               fmt::format("{} ({})", path, version)};
+      memo.write(*found);
     }
-    return known_;
+    return keep(seen, *std::move(found));
+  }
+
+  std::optional<Identity> known() override {
+    const std::scoped_lock lock(mutex_);
+    try {
+      const std::string path = tool(), seen = fingerprint_of({path});
+      if (is_known(seen)) return known_;
+      if (auto found = memo_of(path).read()) return keep(seen, *std::move(found));
+    } catch (const Error&) {  // there is no compiler
+    }
+    return std::nullopt;
   }
 
   std::vector<std::byte> compile(const CompileJob& job) override {
@@ -122,6 +132,7 @@ class HostCompiler : public Compiler {
     request.input = job.source;
     request.environment = compiler_environment(folder);
     request.limits = job.limits;
+    request.stop = job.stop;
     request.own_group = !job.in_helper;
     const ProcessResult result = run_process(request);
 
@@ -141,10 +152,26 @@ class HostCompiler : public Compiler {
   }
 
  private:
+  IdentityMemo memo_of(const std::string& path) const {
+    std::error_code ignored;
+    const std::string real = std::filesystem::canonical(path, ignored).string();
+    return {speaks_for_another(real) ? "" : memo_dir_, {path, real}};
+  }
+
+  // Each compile starts what lies at the path then, so a program that was upgraded in place is
+  // asked anew.
+  bool is_known(const std::string& seen) const { return !seen.empty() && seen == known_as_; }
+
+  const Identity& keep(const std::string& seen, Identity identity) {
+    known_ = std::move(identity);
+    known_as_ = seen;
+    return known_;
+  }
+
   const std::string memo_dir_;
   std::mutex mutex_;
-  std::string known_path_;
   Identity known_;
+  std::string known_as_;  // fingerprint_of() the program when it was asked
 };
 
 }  // namespace

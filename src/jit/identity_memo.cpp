@@ -6,18 +6,20 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 
 #include "cache/key.h"
+#include "cache/store.h"
 #include "core/fail.h"
 
 namespace hipflash::jit {
 namespace {
 
 constexpr const char* kFirstLine = "hipflash compiler identity 1";
+constexpr off_t kMostBytes = 16384;
 
-// Empty if a file is not there.
-std::string fingerprint(const std::vector<std::string>& files) {
+}  // namespace
+
+std::string fingerprint_of(const std::vector<std::string>& files) {
   std::string text;
   for (const std::string& file : files) {
     struct stat status;
@@ -29,10 +31,20 @@ std::string fingerprint(const std::vector<std::string>& files) {
   return cache::hash_hex(text);
 }
 
-std::optional<Identity> read(const std::string& path) {
+IdentityMemo::IdentityMemo(const std::string& folder, const std::vector<std::string>& files) {
+  const std::string name = folder.empty() ? "" : fingerprint_of(files);
+  if (name.empty()) return;
+  folder_ = folder;
+  path_ = fmt::format("{}/{}{}", folder, cache::kNotePrefix, name.substr(0, 32));
+}
+
+std::optional<Identity> IdentityMemo::read() const {
   struct stat status;
-  if (::stat(path.c_str(), &status) != 0 || status.st_uid != ::geteuid()) return std::nullopt;
-  std::ifstream file(path);
+  if (path_.empty() || ::lstat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size > kMostBytes || (status.st_uid != ::geteuid() && status.st_uid != 0)) {
+    return std::nullopt;
+  }
+  std::ifstream file(path_);
   std::string first, check;
   Identity found;
   if (!std::getline(file, first) || !std::getline(file, found.identity) ||
@@ -43,32 +55,19 @@ std::optional<Identity> read(const std::string& path) {
   return found;
 }
 
-// Failure to write is no failure: the next process asks again.
-void write(const std::string& path, const Identity& identity) {
+void IdentityMemo::write(const Identity& identity) const {
+  if (path_.empty()) return;
   const std::string text =
       fmt::format("{}\n{}\n{}\n{}\n", kFirstLine, identity.identity, identity.description,
                   cache::hash_hex(identity.identity + "\n" + identity.description));
-  std::string temporary = path + ".XXXXXX";
+  std::string temporary = fmt::format("{}/{}compiler-XXXXXX", folder_, cache::kTempPrefix);
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return;
   const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const bool closed = ::close(fd) == 0;
-  if (!written || !closed || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!written || !closed || ::rename(temporary.c_str(), path_.c_str()) != 0) {
     ::unlink(temporary.c_str());
   }
-}
-
-}  // namespace
-
-Identity remembered_identity(const std::string& folder, const std::vector<std::string>& files,
-                             const std::function<Identity()>& ask) {
-  const std::string name = folder.empty() ? "" : fingerprint(files);
-  if (name.empty()) return ask();
-  const std::string path = folder + "/compiler-" + name.substr(0, 32);
-  if (auto found = read(path)) return *std::move(found);
-  Identity made = ask();
-  write(path, made);
-  return made;
 }
 
 }  // namespace hipflash::jit

@@ -7,7 +7,7 @@
 // this shortcut looks at times; the identity itself, and with it the key, is content.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +18,23 @@ struct Identity {
   std::string description;  // one line, for people
 };
 
-// What is remembered for these files, else what `ask` says, which is then remembered. `folder` is
-// private to the user; an empty or unusable one means asking each time.
-Identity remembered_identity(const std::string& folder, const std::vector<std::string>& files,
-                             const std::function<Identity()>& ask);
+// What stat says of these files now, as text; empty if one is not there.
+std::string fingerprint_of(const std::vector<std::string>& files);
+
+// The note on one compiler.
+class IdentityMemo {
+ public:
+  // `folder` is nobody else's to write; with an empty one, or if a file is not there, nothing is
+  // remembered. Names count: one program may answer differently by the name it is started by.
+  IdentityMemo(const std::string& folder, const std::vector<std::string>& files);
+
+  // Nothing if there is none, or what is there was damaged or somebody else wrote it.
+  std::optional<Identity> read() const;
+  // Failure to write is no failure: the next process asks again.
+  void write(const Identity& identity) const;
+
+ private:
+  std::string folder_, path_;  // empty: there is none
+};
 
 }  // namespace hipflash::jit

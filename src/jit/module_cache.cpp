@@ -18,7 +18,7 @@ double milliseconds_since(Clock::time_point start) {
 
 std::size_t ModuleCache::IdHash::operator()(const Id& id) const noexcept {
   const std::hash<std::string> of;
-  return of(id.key) ^ (of(id.arch) << 1) ^ static_cast<std::size_t>(id.ordinal) ^
+  return of(id.spec) ^ (of(id.arch) << 1) ^ static_cast<std::size_t>(id.ordinal) ^
          (static_cast<std::size_t>(id.kind) << 16);
 }
 
@@ -29,7 +29,6 @@ ModuleCache::ModuleCache(CodeProvider& provider, Caps caps)
 
 LoadedModule ModuleCache::get(platform::Device& device, const Spec& spec) {
   LoadedModule result;
-  result.key = provider_.key(spec);
   const platform::DeviceFacts& facts = device.facts();
   const auto load = [&]() -> Modules::Sized {
     CodeObject code = provider_.get(spec);
@@ -39,23 +38,27 @@ LoadedModule ModuleCache::get(platform::Device& device, const Spec& spec) {
       const auto start = Clock::now();
       auto module = device.load(code);
       result.load_ms = milliseconds_since(start);
-      return {std::move(module), code.bytes.size()};
+      return {std::make_shared<const Loaded>(Loaded{std::move(module), code.key}),
+              code.bytes.size()};
     };
     if (code.tier == Tier::compiled) return load_once();
     try {
       return load_once();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::LaunchFailed) throw;
-      log(LogLevel::info, "{} would not load code from {} ({}); compiling it again", facts.name,
+      log(LogLevel::warn, "{} would not load code from {} ({}); compiling it again", facts.name,
           to_string(code.tier), error.what());
     }
-    provider_.evict(code.key);
+    provider_.evict(spec, code.key);
     code = provider_.get(spec);
     result.tier = code.tier;
     result.compile_ms = code.compile_ms;
     return load_once();
   };
-  result.module = modules_->get(Id{facts.kind, facts.ordinal, facts.arch, result.key}, load);
+  const auto loaded =
+      modules_->get(Id{facts.kind, facts.ordinal, facts.arch, provider_.id(spec)}, load);
+  result.module = loaded->module;
+  result.key = loaded->key;
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Loaded code objects, shared by all plans of a process that use the same device and key.
+// Loaded code objects, shared by all plans of a Context that use the same device and Spec.
 #pragma once
 
 #include <cstddef>
@@ -46,13 +46,17 @@ class ModuleCache {
     platform::Kind kind;
     int ordinal;
     std::string arch;
-    std::string key;
+    std::string spec;  // CodeProvider::id()
     friend bool operator==(const Id&, const Id&) = default;
   };
   struct IdHash {
     std::size_t operator()(const Id& id) const noexcept;
   };
-  using Modules = Lru<Id, platform::Module, IdHash>;
+  struct Loaded {
+    std::shared_ptr<platform::Module> module;
+    std::string key;
+  };
+  using Modules = Lru<Id, const Loaded, IdHash>;
 
   CodeProvider& provider_;
   ForkLocal<Modules> modules_;

@@ -29,12 +29,12 @@ class Nvrtc {
     return path;
   }
 
-  static Identity identity(const std::string& memo_dir, const std::string& path) {
-    return remembered_identity(memo_dir, {path}, [&] {
-      const std::string version = library_version(path);
-      return Identity{fmt::format("nvrtc {} {}", version, library_content_id(path)),
-                      fmt::format("{} (NVRTC {})", path, version)};
-    });
+  static std::vector<std::string> identity_files(const std::string& path) { return {path}; }
+
+  static Identity identity(const std::string& path) {
+    const std::string version = library_version(path);
+    return Identity{fmt::format("nvrtc {} {}", version, library_content_id(path)),
+                    fmt::format("{} (NVRTC {})", path, version)};
   }
 
   // sm_90a and sm_100f are forms of sm_90 and sm_100.
@@ -42,6 +42,8 @@ class Nvrtc {
     if (!name.empty() && (name.back() == 'a' || name.back() == 'f')) name.pop_back();
     return name;
   }
+
+  static bool features_known(const std::string&) { return true; }  // there are none
 
   explicit Nvrtc(const std::string& path) : programs_(kDialect, path) {
     programs_.library().require("nvrtcGetNumSupportedArchs", arch_count_);

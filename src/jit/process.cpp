@@ -212,10 +212,9 @@ ProcessResult run_process(const ProcessRequest& request) {
   while (!ended) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) {
-      result.timed_out = true;
-      break;
-    }
+    result.stopped = request.stop.stop_requested();
+    result.timed_out = !result.stopped && left.count() <= 0;
+    if (result.stopped || result.timed_out) break;
     std::array<pollfd, 3> polled = {{{input.empty() ? -1 : in.ours.get(), POLLOUT, 0},
                                      {out.ours.get(), POLLIN, 0},
                                      {err.ours.get(), POLLIN, 0}}};
@@ -233,7 +232,7 @@ ProcessResult run_process(const ProcessRequest& request) {
     if (out.ours.get() >= 0 && !drain(out.ours.get(), result.out)) out.ours.close();
     if (err.ours.get() >= 0 && !drain(err.ours.get(), result.err)) err.ours.close();
   }
-  if (result.timed_out) {
+  if (!ended) {
     ::kill(request.own_group ? -child : child, SIGKILL);
     ::kill(child, SIGKILL);
   }
@@ -258,11 +257,12 @@ ProcessResult run_process(const ProcessRequest& request) {
   }
   reap(child, ending);
   result.exit_code = ending.exit_code;
-  result.signal = result.timed_out ? 0 : ending.signal;
+  result.signal = ended ? ending.signal : 0;
   return result;
 }
 
 std::string how_it_ended(const ProcessResult& result, const CompileLimits& limits) {
+  if (result.stopped) return "was stopped: its code is not wanted any more";
   if (result.timed_out) {
     return fmt::format("was still running after {:g} s (HIPFLASH_COMPILE_TIMEOUT) and was stopped",
                        limits.seconds);

@@ -19,7 +19,7 @@ ProviderOptions provider_options_from_settings() {
           "names a folder to use");
     }
   }
-  options.cache_max_bytes = size_setting("HIPFLASH_CACHE_MAX", options.cache_max_bytes);
+  options.cache_max_bytes = cache_max_setting();
   options.prebuilt = list_setting("HIPFLASH_PREBUILT");
   options.installed = installed_prebuilt_folders();
   std::error_code ignored;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/key.h"
 #include "hipflash/cache.h"
 
 namespace hipflash::jit {
@@ -29,7 +30,8 @@ struct Spec {
 
 // A code object and how it was come by.
 struct CodeObject {
-  std::string key;               // hex
+  std::string key;               // key_of(inputs)
+  cache::KeyInputs inputs;       // what made it; compiler: "none" if it was replaced meanwhile
   std::vector<std::byte> bytes;  // hsaco, cubin or shared object
   Tier tier = Tier::compiled;
   double compile_ms = 0.0;  // spent compiling for this call, 0 when found

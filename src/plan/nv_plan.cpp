@@ -70,32 +70,55 @@ bool few_rows(const Problem& problem, const Target& target, const AttentionArgs&
 }
 
 // Of long keys, what each part of a block has at least.
-constexpr int kKeysOfPart = 1024;
+constexpr int kKeysOfPart = 256;
+
+// Blocks of a tile of few rows that a multiprocessor holds. Pages need a little more memory, and
+// are to have the tile of calls without.
+int blocks_held(const Sm80Tile& tile, const AttentionArgs& args, const DeviceFacts& device) {
+  const int bytes = sm80_shared_bytes(tile, args.head_dim, args.value_head_dim, true);
+  return static_cast<int>(device.shared_bytes + kBlockOverhead) / (bytes + kBlockOverhead);
+}
 
 // The default tile of few rows: blocks of one or two warps, of which a multiprocessor holds four;
-// or as many in one block, which share its keys and join what they found without a launch of their
+// or four in one block, which share its keys and join what they found without a launch of their
 // own, where such blocks fill the device at once, or with keys that are long enough to be split.
-// Which number of parts is the fastest was measured on an H200.
+// More blocks than these take less memory each if then all are there at once, for memory idles
+// between one block and the next. What is the fastest was measured on an H200: as it is, about 64
+// KB of keys and values are under way on each multiprocessor when it is busy all the time.
 Sm80Tile few_rows_tile(const Problem& problem, const AttentionArgs& args,
                        const DeviceFacts& device) {
-  Sm80Tile tile = {32, packed_rows(args) > 16 ? 2 : 1, 1, 3, 4, false, true, 1};
+  const int warps = packed_rows(args) > 16 ? 2 : 1;
+  const Sm80Tile tile = {32, warps, 1, 3, 4, false, true, 1};
   const long long blocks = row_tiles(problem, args, sm80_tile_rows(tile), true) * args.heads_kv;
   const long long units = device.compute_units;
-  if (problem.batch_invariant || units <= 1 || blocks > units) return tile;
+  if (problem.batch_invariant || units <= 1) return tile;
+  if (blocks > units) {
+    if (warps > 1) return tile;
+    const Sm80Tile two_stages = {32, 1, 1, 2, 4, false, true, 1},
+                   few_keys = {16, 1, 1, 2, 4, false, true, 1};
+    const auto held_at_once = [&](const Sm80Tile& t) {
+      return blocks <= units * blocks_held(t, args, device);
+    };
+    if (held_at_once(tile)) return tile;
+    if (held_at_once(two_stages)) return two_stages;
+    if (problem.features.paged_kv) return tile;
+    if (held_at_once(few_keys)) return few_keys;
+    // Narrower rows would not leave the compiler the registers.
+    const bool long_steps = std::min(args.head_dim, args.value_head_dim) > 112;
+    return long_steps ? Sm80Tile{48, 1, 1, 2, 4, false, true, 1} : tile;
+  }
   const bool at_once = blocks * 10 >= units * 8;
   const bool wide = std::max(args.head_dim, args.value_head_dim) > 64;
-  const int wanted = at_once && wide && !problem.features.paged_kv ? 3 : 4;
-  // Pages need a little more memory, and are to have the tile of calls without.
-  const int bytes = sm80_part_bytes(tile, args.head_dim, args.value_head_dim, true) + 128;
-  const int parts = std::min(wanted, static_cast<int>(device.shared_bytes) / bytes);
+  Sm80Tile shared = {
+      at_once && wide && !problem.features.paged_kv ? 16 : 32, warps, 1, 3, 1, false, true, 1};
+  const int bytes = sm80_part_bytes(shared, args.head_dim, args.value_head_dim, true) + 128;
+  const int parts = std::min(4, static_cast<int>(device.shared_bytes) / bytes);
   const int splits =
       at_once ? 1
-              : key_splits(blocks, units, keys_of_a_call(args), tile.tile_keys * parts, kNvFill);
-  if (parts > 1 && keys_of_a_call(args) >= kKeysOfPart * parts * splits) {
-    tile.key_parts = parts;
-    tile.blocks_per_sm = 1;
-  }
-  return tile;
+              : key_splits(blocks, units, keys_of_a_call(args), shared.tile_keys * parts, kNvFill);
+  if (parts < 2 || keys_of_a_call(args) < kKeysOfPart * parts * splits) return tile;
+  shared.key_parts = parts;
+  return shared;
 }
 
 Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& target) {
@@ -124,16 +147,18 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
     standard.blocks_per_sm = 3;
   }
   // Many queries over pages are worth high tiles without what places leave no registers for: Q
-  // in registers, or above 64 columns a second stage.
+  // in registers, or above 64 columns a second stage and sinks.
   if (problem.features.paged_kv && !problem.batch_invariant && !builder.modified() &&
       builder.facts.aligned && args.seq_q >= kHighPagedTiles && shared > kSharedOfHighTiles &&
-      (widest <= 64 ||
-       (std::min(dim, value_dim) > 80 && widest <= 128 && !builder.facts.window_left))) {
+      (widest <= 64 || (std::min(dim, value_dim) > 80 && widest <= 128 &&
+                        !builder.facts.window_left && !builder.facts.sinks))) {
     standard = {64, 4, 2, widest <= 64 ? 2 : 1, 2, false, false, 1};
   }
   // Finding their work takes registers as well.
-  if (problem.ragged.packed_q && widest > 192)
-    standard.tile_keys = std::min(standard.tile_keys, 48);
+  if (problem.ragged.packed_q && widest > 192) {
+    const int width = nv_round_up(widest, 16), most = width > 240 ? 48 : width % 32 == 0 ? 32 : 16;
+    standard.tile_keys = std::min(standard.tile_keys, most);
+  }
   return builder.choose(kSm80, standard, [&] { return sm80_tiles(dim, value_dim, shared, false); });
 }
 
@@ -164,12 +189,14 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
   if (takes_page_tiles(problem)) standard.tile_keys = std::min(standard.tile_keys, 16);
   const NvF32Tile tile =
       builder.choose(kNvF32, standard, [&] { return nvf32_tiles(dim, value_dim, shared); });
+  const char* const why =
+      problem.strict_f32 ? "f32 multiply-adds (strict_f32)" : "f32 multiply-adds";
   return builder.finish(kNvF32,
                         {numbers_of(tile), tile.tile_keys, nvf32_threads(tile),
                          nvf32_shared_bytes(tile, dim, value_dim) + paged_bytes(builder, tile)},
                         {problem, tile.waves * 32, nvf32_value_chunks(value_dim), false,
                          slots_of(device, 1), kUsualFill, keys_of_a_call(builder.args())},
-                        kNvMerge, "f32 multiply-adds");
+                        kNvMerge, why);
 }
 
 // Three products of f16 pay where the units do sixteen of them in the time of one of f32, as on the
@@ -177,16 +204,35 @@ KernelPlan plan_nvf32(const Problem& problem, Builder builder, const DeviceFacts
 bool f16x3_pays(const AttentionArgs& args, const DeviceFacts& device) {
   if (device.arch != "sm_80" && device.arch != "sm_90" && device.arch != "sm_90a") return false;
   const int shared = static_cast<int>(device.shared_bytes);
-  const NvF16x3Tile tile = nvf16x3_default(args.head_dim, args.value_head_dim, true, shared);
+  const NvF16x3Tile tile = nvf16x3_default(args.head_dim, args.value_head_dim, true, false, shared);
   return nvf16x3_shared_bytes(tile, args.head_dim, args.value_head_dim) <= shared;
+}
+
+// Tiles of 256 rows pay where they fill the device and are mostly full: in short sequences where
+// rows see different numbers of keys they are not. Of narrow ones two share a multiprocessor, which
+// leaves no registers for more than a causal mask.
+bool high_f16x3_tiles(const Problem& problem, const Builder& builder, const DeviceFacts& device) {
+  const AttentionArgs& args = builder.args();
+  const bool uneven = builder.facts.window_left || builder.facts.window_right;
+  const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
+  if (problem.features.ragged() || args.seq_q < kShortSequence) return false;
+  if (std::max(args.head_dim, args.value_head_dim) <= 32) {
+    return rows >= 512LL * device.compute_units && !builder.modified() && builder.facts.aligned &&
+           !builder.facts.window_left && !builder.facts.split_keys;
+  }
+  return rows >= 256LL * device.compute_units && (!uneven || args.seq_k > 768);
 }
 
 KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const int dim = builder.args().head_dim, value_dim = builder.args().value_head_dim;
   const int shared = static_cast<int>(device.shared_bytes);
   const bool crowded = !builder.facts.aligned || (builder.modified() && takes_page_tiles(problem));
-  NvF16x3Tile standard = nvf16x3_default(dim, value_dim, crowded, shared);
-  if (left_edge_alone(builder)) standard.tile_keys = std::min(standard.tile_keys, 32);
+  NvF16x3Tile standard =
+      nvf16x3_default(dim, value_dim, crowded, high_f16x3_tiles(problem, builder, device), shared);
+  const bool odd_rows = dim % 8 != 0 || value_dim % 8 != 0;
+  if (left_edge_alone(builder) || (builder.facts.window_left && (builder.modified() || odd_rows))) {
+    standard.tile_keys = std::min(standard.tile_keys, 32);
+  }
   const NvF16x3Tile tile =
       builder.choose(kNvF16x3, standard, [&] { return nvf16x3_tiles(dim, value_dim, shared); });
   return builder.finish(
@@ -214,9 +260,11 @@ KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const bool ragged = builder.facts.window_left || builder.facts.window_right;
-  const Sm90Tile tile = builder.choose(
-      kSm90, sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k),
-      [&] { return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes)); });
+  Sm90Tile standard = sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k);
+  if (left_edge_alone(builder) && standard.tile_keys == 80) standard.tile_keys = 64;
+  const Sm90Tile tile = builder.choose(kSm90, standard, [&] {
+    return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes));
+  });
   const Config config = {numbers_of(tile), tile.tile_keys, sm90_threads(tile),
                          sm90_shared_bytes(tile, dim, value_dim)};
   GpuLaunch launch;
@@ -231,11 +279,18 @@ KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
 
 }  // namespace
 
+std::size_t nv_shared_bytes(const std::string& arch) {
+  constexpr std::size_t kKilobyte = 1024;
+  if (arch == "sm_90a" || arch == "sm_90" || arch == "sm_100") return 227 * kKilobyte;
+  if (arch == "sm_86" || arch == "sm_89" || arch == "sm_120") return 99 * kKilobyte;
+  return 163 * kKilobyte;
+}
+
 KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   const DeviceFacts& device = target.device;
   Builder builder = nv_builder(problem, target);
   if (problem.dtype == DType::f32) {
-    if (!target.general() && f16x3_pays(builder.args(), device)) {
+    if (!target.general() && !problem.strict_f32 && f16x3_pays(builder.args(), device)) {
       return plan_nvf16x3(problem, std::move(builder), device);
     }
     return plan_nvf32(problem, std::move(builder), device);

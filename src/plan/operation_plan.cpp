@@ -131,8 +131,7 @@ OperationPlan plan_append(const AppendProblem& problem, const platform::DeviceFa
         .flag("aligned", problem.aligned != 0)
         .number("threads", kThreads);
   }
-  OperationPlan plan =
-      make_plan("attention_append", "attention_append", problem.dtype, std::move(facts), device);
+  OperationPlan plan = make_plan("append_kv", "append_kv", problem.dtype, std::move(facts), device);
   plan.spec.label = fmt::format(
       "{} append{}{}", to_string(problem.dtype),
       cpu ? "" : fmt::format(" d{}/{}", a.head_dim, a.value_head_dim),

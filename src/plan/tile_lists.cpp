@@ -50,8 +50,16 @@ std::vector<CpuTile> cpu_tiles(CpuIsa isa) {
 
 std::vector<cdna::Tile> cdna_tiles(cdna::Card card, int element_bytes, int head_dim,
                                    int value_dim) {
+  // 64 keys of such rows under way leave no registers beside 32 rows of output: all used scratch,
+  // but where a gfx950 gives a wave all its registers.
+  const bool long_rows = element_bytes * std::max(head_dim, value_dim) >= 512;
+  const auto uses_scratch = [&](const cdna::Tile& tile) {
+    return long_rows && tile.tile_keys == 64 && tile.mma_rows == 32 && tile.stages == 1 &&
+           (tile.waves_per_simd > 1 || card != cdna::Card::gfx950);
+  };
   std::vector<cdna::Tile> tiles;
   for (const cdna::Tile& tile : cdna::kTiles) {
+    if (uses_scratch(tile)) continue;
     if (cdna::possible(tile, element_bytes, head_dim, value_dim, card)) tiles.push_back(tile);
   }
   return tiles;
@@ -109,7 +117,8 @@ std::vector<Sm80Tile> sm80_tiles(int head_dim, int value_dim, int shared_limit, 
       tiles.push_back(t);
     }
   };
-  for (const int keys : {64, 32, 48, 80, 96, 112, 128}) {
+  for (const int keys : packed ? std::vector<int>{64, 32, 48, 16, 80, 96, 112, 128}
+                               : std::vector<int>{64, 32, 48, 80, 96, 112, 128}) {
     for (const int waves : packed ? std::vector<int>{1, 2, 4} : std::vector<int>{4, 8, 2}) {
       for (const int stages : {2, 1, 3}) {
         for (const int blocks : packed ? std::vector<int>{4, 2, 8} : std::vector<int>{2, 1, 3, 4}) {
@@ -158,7 +167,7 @@ std::vector<NvF32Tile> nvf32_tiles(int head_dim, int value_dim, int shared_limit
 
 std::vector<NvF16x3Tile> nvf16x3_tiles(int head_dim, int value_dim, int shared_limit) {
   std::vector<NvF16x3Tile> tiles;
-  for (const int keys : {32, 64, 16}) {
+  for (const int keys : {32, 64, 48, 16}) {
     for (const int waves : {4, 8, 2}) {
       for (const int row_tiles : {2, 1}) {
         for (const int stages : {1, 2}) {

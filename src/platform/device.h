@@ -33,6 +33,7 @@ struct DeviceFacts {
 };
 
 // A loaded code object. Unloading happens in the destructor, after the work that uses it is done.
+// One that a graph recorded is never unloaded.
 class Module {
  public:
   Module() = default;

@@ -68,8 +68,10 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
   virtual ~Runner() = default;
 
-  // `args` has the call's pointers. On a GPU this enqueues on the stream; on the CPU it computes.
-  virtual void run(AttentionArgs args, Stream stream) const = 0;
+  // `args` has the call's pointers, and is the runner's to change: it is large, and copying it
+  // would be a good part of what a call costs. On a GPU this enqueues on the stream; on the CPU it
+  // computes.
+  virtual void run(AttentionArgs&& args, Stream stream) const = 0;
 };
 
 }  // namespace hipflash::platform

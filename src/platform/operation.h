@@ -2,7 +2,7 @@
 // through here as bytes.
 #pragma once
 
-#include <initializer_list>
+#include <span>
 
 #include "hipflash/device.h"
 
@@ -31,9 +31,10 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  // On a GPU this enqueues on the stream, after checking that each of `pointers` is memory that the
-  // device reaches; on the CPU it computes. `arguments` is only read.
-  virtual void run(const void* arguments, std::initializer_list<NamedPointer> pointers,
+  // On a GPU this enqueues on the stream, after checking that each of `pointers` is memory of the
+  // device or of the host where the device reads that; on the CPU it computes. `arguments` is only
+  // read.
+  virtual void run(const void* arguments, std::span<const NamedPointer> pointers,
                    Stream stream) const = 0;
 };
 

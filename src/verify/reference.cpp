@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -350,23 +351,36 @@ Reference attention(const Problem& problem, const TensorPointers& tensors,
 
 }  // namespace
 
-std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count) {
+std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count,
+                                         std::uint64_t seed) {
   count = std::min(seq_q, count);
   std::vector<std::int64_t> queries(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
   std::iota(queries.begin(), queries.end(), 0);
-  if (count > 1 && count < seq_q) {
-    for (std::int64_t& query : queries) {
-      query = static_cast<std::int64_t>(
-          std::llround(static_cast<double>(query) * static_cast<double>(seq_q - 1) /
-                       static_cast<double>(count - 1)));
+  if (count <= 1 || count == seq_q) return queries;
+  std::mt19937_64 random(seed);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t& query = queries[static_cast<std::size_t>(i)];
+    if (seed == 0) {
+      query = std::llround(static_cast<double>(i) * static_cast<double>(seq_q - 1) /
+                           static_cast<double>(count - 1));
+      continue;
     }
+    const auto begins = [&](std::int64_t stretch) {
+      return static_cast<std::int64_t>(static_cast<double>(stretch) * static_cast<double>(seq_q) /
+                                       static_cast<double>(count));
+    };
+    const std::int64_t first = begins(i), size = begins(i + 1) - first;
+    query = first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(size));
   }
+  queries.front() = 0;
+  queries.back() = seq_q - 1;
   return queries;
 }
 
 std::vector<std::int64_t> queries_of(const Problem& problem, const ReferenceOptions& options) {
   return sample_queries(problem.seq_q,
-                        options.most_queries > 0 ? options.most_queries : problem.seq_q);
+                        options.most_queries > 0 ? options.most_queries : problem.seq_q,
+                        options.sample_seed);
 }
 
 Reference attention_f64(const Problem& problem, const TensorPointers& tensors,

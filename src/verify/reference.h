@@ -21,12 +21,16 @@ namespace hipflash::verify {
 struct ReferenceOptions {
   // At most so many queries of each sequence are looked at, see sample_queries(); 0: all.
   std::int64_t most_queries = 0;
-  int threads = 0;  // 0: one per available CPU
+  std::uint64_t sample_seed = 0;  // which ones
+  int threads = 0;                // 0: one per available CPU
 };
 
-// `count` of `seq_q` queries, spread evenly, the first and the last among them; all of them if
-// `count` is not smaller than `seq_q` (then the list is 0, 1, 2, ...).
-std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count);
+// `count` of `seq_q` queries in order, the first and the last among them; all of them if `count` is
+// not smaller than `seq_q` (then the list is 0, 1, 2, ...). With seed 0 they are spread evenly; any
+// other seed takes one from each of as many equal stretches, at random, so that over many calls
+// every row of a tile has its turn.
+std::vector<std::int64_t> sample_queries(std::int64_t seq_q, std::int64_t count,
+                                         std::uint64_t seed = 0);
 
 // The queries of a (dense) problem that the options ask for.
 std::vector<std::int64_t> queries_of(const Problem& problem, const ReferenceOptions& options);
@@ -53,7 +57,7 @@ Reference attention_low(const Problem& problem, const TensorPointers& tensors,
 // How far a result is from the reference, and how far it may be.
 struct Comparison {
   bool ok = true;
-  double max_error = 0;  // over finite elements
+  double max_error = 0;  // over finite elements; of the LSE: see compare()
   double bound = 0;
   std::string fault;  // the first or worst wrong element in words; empty if ok
 };
@@ -69,8 +73,9 @@ struct Verdict {
 
 // Compares tensors.out (and tensors.lse if the problem has it) with the reference by the rule
 // above, in f32 plus 1e-6 of the larger of 1 and max|out|. A NaN must be a NaN, an infinity the
-// same infinity. The LSE is never rounded to the dtype, so its bound is the same factor times the
-// plain computation's error plus 1e-5 (f32) or 1e-3 (16-bit types) of the larger of 1 and max|lse|.
+// same infinity. The LSE is f32 whatever the dtype, and each row has a bound of its own: 1e-4 of
+// the larger of 1 and its |lse| in 16-bit types, 1e-5 in f32, plus what the rounding of f32 may
+// come to. Its error and bound in the verdict are those of the row that is nearest to its bound.
 Verdict compare(const Problem& problem, const TensorPointers& tensors, const Reference& reference,
                 const Reference& low, const ReferenceOptions& options = {});
 

@@ -7,6 +7,7 @@
 namespace hipflash::autotune {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -60,6 +61,22 @@ TEST(Report, ChosenAndDefaultAreTold) {
   // The axis of ratios is marked at 1, where the default is.
   EXPECT_THAT(html, HasSubstr("class=\"even\""));
   EXPECT_THAT(html, HasSubstr(">1.00<"));
+}
+
+TEST(Report, TheTableOfTextHasALineForEachProblem) {
+  const std::string text =
+      report_text({race("b", {config(64, 2, 1, "slower"), config(32, 1, 0.5, "chosen")}),
+                   race("a", {config(64, 1, 1, "chosen"), config(32, 2, 2, "dropped")}),
+                   race("c", {config(64, 0, 1, "spills")}), race("d", {})});
+  const std::string standard = plan::to_text(tile(4, 64)), other = plan::to_text(tile(4, 32));
+  EXPECT_THAT(text, ContainsRegex("^problem +speed / default [(]95%[)] +samples +default config"));
+  // Twice as fast: the interval of the time's ratio, 0.49 to 0.51, the other way round.
+  EXPECT_THAT(text, ContainsRegex("b b1 h8 s512x512 +2.000 [(]1.961 to 2.041[)] +20  " + standard +
+                                  "  " + other + "\n"));
+  EXPECT_THAT(text, ContainsRegex("a b1 h8 s512x512 +1 +20  " + standard + "  default\n"));
+  EXPECT_THAT(text, ContainsRegex("c b1 h8 s512x512 +" + standard + "  none could be measured\n"));
+  EXPECT_THAT(text, ContainsRegex("d b1 h8 s512x512 +none could be measured\n"));
+  EXPECT_LT(text.find("\na "), text.find("\nb "));
 }
 
 TEST(Report, TextIsNotMarkup) {

@@ -9,23 +9,15 @@
 #include "autotune/measure.h"
 #include "autotune/search_space.h"
 #include "plan/cpu_plan.h"
+#include "plan/dense_problem.h"
 #include "platform/cpu/cpu_device.h"
 
 namespace hipflash::autotune {
 namespace {
 
 Problem base() {
-  Problem p;
-  p.dtype = DType::f32;
-  p.batch = 3;
-  p.heads_q = 4;
-  p.heads_kv = 2;
-  p.seq_q = 5;
-  p.seq_k = 70;
-  p.head_dim = p.value_head_dim = 32;
-  p.causal = true;
+  Problem p = plan::dense_problem({DType::f32, 3, 4, 2, 5, 70, 32, true});
   p.features.lse = true;
-  p.set_dense_bshd();
   return p;
 }
 

@@ -3,6 +3,7 @@
 
 #include "autotune/tuning_table.h"
 #include "plan/cpu_plan.h"
+#include "plan/dense_problem.h"
 #include "plan/gpu_plan.h"
 #include "tuning_testing.h"
 
@@ -158,14 +159,7 @@ TEST(TuningTable, QuarantineIsNeverChosen) {
 }
 
 Problem problem(DType dtype, std::int64_t seq, std::int64_t dim) {
-  Problem p;
-  p.dtype = dtype;
-  p.batch = 1;
-  p.heads_q = p.heads_kv = 16;
-  p.seq_q = p.seq_k = seq;
-  p.head_dim = p.value_head_dim = dim;
-  p.set_dense_bshd();
-  return p;
+  return plan::dense_problem({dtype, 1, 16, 16, seq, seq, dim, false});
 }
 
 // Gives every plan the last of its candidates.

@@ -7,6 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <optional>
+
+#include "plan/cpu_plan.h"
+#include "plan/dense_problem.h"
 #include "plan/gpu_plan.h"
 #include "tuning_testing.h"
 
@@ -39,14 +44,7 @@ class TunerTest : public testing::Test {
   }
 
   static Problem problem(std::int64_t seq) {
-    Problem p;
-    p.dtype = DType::f16;
-    p.batch = 2;
-    p.heads_q = p.heads_kv = 16;
-    p.seq_q = p.seq_k = seq;
-    p.head_dim = p.value_head_dim = 128;
-    p.set_dense_bshd();
-    return p;
+    return plan::dense_problem({DType::f16, 2, 16, 16, seq, seq, 128, false});
   }
 
   Document stored() const { return Store(setup_.store_folder).read(fingerprint_of(setup_.facts)); }
@@ -155,6 +153,64 @@ TEST_F(TunerTest, StoppingKeepsWhatIsDone) {
   EXPECT_TRUE(second.complete);
   EXPECT_EQ(second.already, first.tuned);
   EXPECT_EQ(second.tuned + second.already, 4u);
+}
+
+TEST_F(TunerTest, ACheckSaysWhetherItIsComplete) {
+  set("FAKE_FAST", "32");
+  tune_problems(setup_, {problem(2048)}, {});
+  TuningTable table(fingerprint_of(setup_.facts));
+  table.add(stored(), DocumentSource::user);
+  const std::vector<Problem> problems = {problem(1024), problem(4096)};
+  const TuneCheck whole = check_problems(setup_, table, problems, {});
+  EXPECT_TRUE(whole.complete);
+  EXPECT_EQ(whole.rows.size(), 2u);
+  TuneOptions options;
+  int asked = 0;
+  options.stop = [&] { return ++asked > 1; };
+  const TuneCheck part = check_problems(setup_, table, problems, options);
+  EXPECT_FALSE(part.complete);
+  EXPECT_EQ(part.rows.size(), 1u);
+}
+
+// A compile may take minutes: whoever stops the run, or the end of its time, does not wait for one,
+// nor does the end of the provider.
+TEST_F(TunerTest, StoppingDoesNotWaitForCompiles) {
+  setup_.facts = {};
+  setup_.facts.kind = platform::Kind::cpu;
+  setup_.facts.arch = "cpu-portable";
+  setup_.facts.compute_units = 2;
+  setup_.device = {};
+  setup_.planner = [](const Problem& problem, const plan::TileSource* source) {
+    return plan::plan_cpu(problem, CpuIsa::portable, 2, plan::Kernel::specialized, source);
+  };
+  const std::string compiler = folder_.path() / "c++";
+  write_text(compiler,
+             "#!/bin/sh\ncase \"$1\" in --version|-dumpmachine) echo 1; exit;; esac\n"
+             "while :; do sleep 1; done\n");
+  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+  set("HIPFLASH_CXX", compiler);
+  jit::ProviderOptions provider_options;
+  provider_options.mode = CompileMode::in_process;
+  provider_options.limits.seconds = 600;
+  provider_options.threads = 1;
+  TuneOptions stopped, out_of_time;
+  int asked = 0;
+  stopped.stop = [&] { return ++asked > 3; };
+  out_of_time.budget_minutes = 0.005;
+  for (const TuneOptions& options : {stopped, out_of_time}) {
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<jit::CodeProvider> provider(std::in_place, provider_options);
+    setup_.provider = &*provider;
+    const TuneSummary summary = tune_problems(setup_, {problem(256)}, options);
+    EXPECT_FALSE(summary.complete);
+    EXPECT_EQ(summary.tuned, 0u);
+    TuningTable table(fingerprint_of(setup_.facts));
+    const TuneCheck check = check_problems(setup_, table, {problem(256)}, options);
+    EXPECT_TRUE(check.rows.empty());
+    EXPECT_FALSE(check.complete);
+    provider.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(2));
+  }
 }
 
 // Killed at any moment, the next run reads what was stored and goes on.

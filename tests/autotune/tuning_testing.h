@@ -45,7 +45,7 @@ inline Fingerprint mi300() {
 
 inline plan::TileKey key_of(int head_dim, int queries, int keys, int heads = 5) {
   plan::TileKey key;
-  key.family = "gpu/attention_forward.hip";
+  key.family = "gpu/attention_forward_cdna.hip";
   key.element = ElementType::f16;
   key.head_dim = key.value_head_dim = head_dim;
   key.features = "causal";

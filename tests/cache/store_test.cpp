@@ -129,13 +129,52 @@ TEST(Store, FolderAtAnEntrysNameIsAMiss) {
   EXPECT_TRUE(store.put(sample_info("other"), sample_code(1, 10)));
 }
 
+// Whoever made it. Entries that other processes add are found, and found ones count as used.
+TEST(Store, FindBySpecKnowsNoCompiler) {
+  const TempFolder temp;
+  Store store(open_directory(temp.path())), other(open_directory(temp.path()));
+  EntryInfo theirs = sample_info();
+  theirs.inputs.compiler = "g++ 13";
+  theirs.inputs.options = {"-O1"};
+  const std::string spec_id = spec_id_of(sample_info().inputs), key = key_of(theirs.inputs);
+  EXPECT_FALSE(store.find_by_spec(spec_id));
+  ASSERT_TRUE(other.put(theirs, sample_code(1, 3000)));
+  ASSERT_TRUE(store.find_by_spec(spec_id));
+  EXPECT_EQ(store.find_by_spec(spec_id)->info, theirs);
+  EXPECT_FALSE(store.find_by_spec(spec_id_of(sample_info("other").inputs)));
+
+  // A folder that was left alone for a while is not read again before it changes.
+  const struct timespec before[2] = {{0, UTIME_OMIT}, {time(nullptr) - 100, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, temp.path().c_str(), before, 0), 0);
+  ASSERT_TRUE(store.find_by_spec(spec_id));
+  ASSERT_TRUE(other.put(sample_info("other"), sample_code(2, 100)));
+  EXPECT_TRUE(store.find_by_spec(spec_id_of(sample_info("other").inputs)));
+
+  testing::set_age(entry_path(temp.path(), key), seconds(100000));
+  ASSERT_TRUE(store.find_by_spec(spec_id));
+  struct stat status {};
+  ASSERT_EQ(stat(entry_path(temp.path(), key).c_str(), &status), 0);
+  EXPECT_LT(time(nullptr) - status.st_mtime, 1000);
+
+  std::filesystem::rename(entry_path(temp.path(), key), temp / "elsewhere");
+  std::filesystem::create_symlink(temp / "elsewhere", entry_path(temp.path(), key));
+  log_lines([&] { EXPECT_FALSE(store.find_by_spec(spec_id)); });
+  EXPECT_FALSE(std::filesystem::is_symlink(entry_path(temp.path(), key)));
+  EXPECT_FALSE(store.find_by_spec(spec_id));
+  Bytes damaged = encode(theirs, sample_code(1, 3000));
+  damaged.back() ^= 1;
+  testing::write_file(entry_path(temp.path(), key), damaged);
+  EXPECT_EQ(log_lines([&] { EXPECT_FALSE(store.find_by_spec(spec_id)); }), 1);
+  EXPECT_FALSE(std::filesystem::exists(entry_path(temp.path(), key)));
+}
+
 TEST(Store, EvictRemovesWhatWouldNotLoad) {
   const TempFolder temp;
   Store store(open_directory(temp.path()));
   const std::string key = key_for("cpu/attention_forward");
   ASSERT_TRUE(store.put(sample_info(), sample_code(1, 10)));
   std::string text;
-  EXPECT_EQ(log_lines([&] { store.evict(key, "dlopen: wrong ELF class"); }, &text), 1);
+  EXPECT_EQ(log_lines([&] { EXPECT_TRUE(store.evict(key, "dlopen: wrong ELF class")); }, &text), 1);
   EXPECT_NE(text.find("wrong ELF class"), std::string::npos);
   EXPECT_FALSE(store.find(key));
 }
@@ -244,8 +283,17 @@ TEST(Store, ListAndVerify) {
   EXPECT_EQ(faulty(store.list()), 0);  // the header is whole
   EXPECT_EQ(faulty(store.verify()), 1);
   EXPECT_TRUE(std::filesystem::exists(bad));
-  EXPECT_EQ(log_lines([&] { EXPECT_EQ(faulty(store.verify(true)), 1); }), 1);
+  const auto removed = [](const std::vector<Listed>& entries) {
+    return std::count_if(entries.begin(), entries.end(),
+                         [](const Listed& listed) { return listed.removed; });
+  };
+  EXPECT_EQ(log_lines([&] { EXPECT_EQ(removed(store.verify(true)), 1); }), 1);
   EXPECT_FALSE(std::filesystem::exists(bad));
+  std::filesystem::create_directory(bad);  // which cannot be removed as a file
+  const std::vector<Listed> left = store.verify(true);
+  EXPECT_EQ(faulty(left), 1);
+  EXPECT_EQ(removed(left), 0);
+  std::filesystem::remove(bad);
   ASSERT_EQ(store.list().size(), 1u);
   EXPECT_EQ(store.list()[0].header->info, sample_info("good"));
 }

@@ -1,19 +1,14 @@
-// The command as a user runs it: a process with arguments, files, an exit code and output.
+// The command's other ways to be called, and what holds for all of them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 
-#include "cli/npy.h"
-#include "command_testing.h"
-#include "verify/convert.h"
-#include "verify/reference.h"
+#include "command_inputs.h"
 
 namespace hipflash::cli {
 namespace {
@@ -21,245 +16,36 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A folder with a space in its name, an empty cache in it, and small random inputs.
-class CommandTest : public CommandFolder {
- protected:
-  void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(CommandFolder::SetUp());
-    write("q.npy", {2, 5, 4, 16}, 1);
-    write("k.npy", {2, 7, 2, 16}, 2);
-    write("v.npy", {2, 7, 2, 24}, 3);
-  }
-
-  std::vector<float> write(const std::string& name, const std::vector<std::int64_t>& shape,
-                           unsigned seed) const {
-    std::int64_t count = 1;
-    for (const std::int64_t size : shape) count *= size;
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& value : values) value = normal(generator);
-    write_npy(folder_ / name, NpyType::f32, shape, std::as_bytes(std::span(values)));
-    return values;
-  }
-
-  void write_bytes(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-  }
-
-  // `line` is for the shell, which starts in the test's folder.
-  Result run(const std::string& line, const std::string& environment = {}) const {
-    return run_in_folder(
-        "HIPFLASH_CACHE_DIR=cache HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " + environment, line);
-  }
-
-  void expect_failure(const std::string& line, int exit_code, const std::string& words) const {
-    const Result result = run(line);
-    EXPECT_EQ(result.exit_code, exit_code) << line << "\n" << result.errors;
-    EXPECT_NE(result.errors.find(words), std::string::npos) << line << "\n" << result.errors;
-    EXPECT_EQ(result.out, "") << line;
-  }
-};
-
-constexpr const char* kInputs = "--q q.npy --k k.npy --v v.npy ";
-
-std::string run_line(const std::string& more) {
-  return std::string("run ") + kInputs + more;
-}
-
-TEST_F(CommandTest, FirstProcessCompilesSecondLoadsFromDisk) {
-  const Result first = run(run_line("-o out.npy --lse lse.npy --causal --verify --json"));
-  ASSERT_EQ(first.exit_code, 0) << first.errors;
-  EXPECT_EQ(first.errors, "");
-  const json one = json::parse(first.out);
-  for (const char* key : {"device", "kernel", "config", "key", "tier"}) {
-    EXPECT_TRUE(one.at(key).is_string()) << key;
-  }
-  for (const char* key : {"compile_ms", "load_ms", "run_ms", "gflops", "max_error"}) {
-    EXPECT_TRUE(one.at(key).is_number()) << key;
-  }
-  EXPECT_EQ(one["device"], "cpu");
-  EXPECT_EQ(one["tier"], "compiled");
-  EXPECT_GT(one["compile_ms"], 0);
-  EXPECT_EQ(one["verified"], true);
-  EXPECT_LT(one["max_error"], 1e-5);
-  const std::string bytes = text_of(folder_ / "out.npy");
-
-  const Result second = run(run_line("-o out.npy --lse lse.npy --causal --json"));
-  ASSERT_EQ(second.exit_code, 0) << second.errors;
-  const json two = json::parse(second.out);
-  EXPECT_EQ(two["tier"], "disk");
-  EXPECT_EQ(two["compile_ms"], 0);
-  EXPECT_EQ(two["key"], one["key"]);
-  EXPECT_FALSE(two.contains("max_error"));
-  EXPECT_EQ(text_of(folder_ / "out.npy"), bytes);
-  EXPECT_EQ(read_npy(folder_ / "out.npy").shape, (std::vector<std::int64_t>{2, 5, 4, 24}));
-  EXPECT_EQ(read_npy(folder_ / "lse.npy").shape, (std::vector<std::int64_t>{2, 4, 5}));
-}
-
-// The file on disk against a reference computed here, not by the command.
-TEST_F(CommandTest, TheOutputFileIsAttention) {
-  ASSERT_EQ(run(run_line("-o out.npy --window 2,1 --softcap 4 --scale 0.3")).exit_code, 0);
-  const NpyArray q = read_npy(folder_ / "q.npy"), k = read_npy(folder_ / "k.npy");
-  const NpyArray v = read_npy(folder_ / "v.npy"), out = read_npy(folder_ / "out.npy");
-  Problem problem;
-  problem.batch = 2;
-  problem.heads_q = 4;
-  problem.heads_kv = 2;
-  problem.seq_q = 5;
-  problem.seq_k = 7;
-  problem.head_dim = 16;
-  problem.value_head_dim = 24;
-  problem.scale = 0.3f;
-  problem.window = {2, 1};
-  problem.softcap = 4;
-  problem.set_dense_bshd();
-  TensorPointers tensors;
-  tensors.q = q.data.data();
-  tensors.k = k.data.data();
-  tensors.v = v.data.data();
-  tensors.out = out.data.data();
-  const verify::Verdict verdict = verify::check(problem, tensors);
-  EXPECT_TRUE(verdict.ok()) << verdict.text();
-}
-
-TEST_F(CommandTest, ThreeDimensionsAreOneSequence) {
-  write("q3.npy", {3, 6, 8}, 4);  // bhsd without batch: 3 heads, 6 queries
-  write("k3.npy", {1, 9, 8}, 5);
-  const Result result =
-      run("run --q q3.npy --k k3.npy --v k3.npy -o out.npy --lse lse.npy --layout bhsd --verify");
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.out.find("verify  right"), std::string::npos) << result.out;
-  EXPECT_EQ(read_npy(folder_ / "out.npy").shape, (std::vector<std::int64_t>{3, 6, 8}));
-  EXPECT_EQ(read_npy(folder_ / "lse.npy").shape, (std::vector<std::int64_t>{3, 6}));
-}
-
-TEST_F(CommandTest, SixteenBitTypes) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    std::vector<std::uint16_t> values(4 * 2 * 8);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      verify::store(dtype, values.data(), static_cast<std::int64_t>(i),
-                    std::sin(static_cast<double>(i)));
-    }
-    const NpyType type = dtype == DType::f16 ? NpyType::f16 : NpyType::u16;
-    write_npy(folder_ / "x.npy", type, {1, 4, 2, 8}, std::as_bytes(std::span(values)));
-    const std::string name = to_string(dtype);
-    const Result result =
-        run("run --q x.npy --k x.npy --v x.npy -o out.npy --verify --dtype " + name);
-    EXPECT_EQ(result.exit_code, 0) << result.errors << result.out;
-    EXPECT_EQ(read_npy(folder_ / "out.npy").type, type);
-  }
-  expect_failure("run --q x.npy --k x.npy --v x.npy", 2, "--dtype bf16");
-  expect_failure("run --q x.npy --k x.npy --v x.npy --dtype f16", 2, "--dtype f16");
-}
-
-TEST_F(CommandTest, BiasMaskAndSlopesBroadcast) {
-  write("bias.npy", {4, 1, 7}, 6);
-  write("slopes.npy", {4}, 7);
-  const std::vector<unsigned char> mask = {1, 1, 0, 1, 1, 1, 0};
-  write_npy(folder_ / "mask.npy", NpyType::boolean, {7}, std::as_bytes(std::span(mask)));
-  const Result result =
-      run(run_line("--bias bias.npy --mask mask.npy --alibi slopes.npy --verify"));
-  EXPECT_EQ(result.exit_code, 0) << result.errors << result.out;
-  expect_failure(run_line("--bias slopes.npy"), 2, "cannot be broadcast");
-  expect_failure(run_line("--mask bias.npy"), 2, "--mask is float32");
-  expect_failure(run_line("--alibi bias.npy"), 2, "--alibi has shape (4, 1, 7)");
-}
-
-TEST_F(CommandTest, PackedPagedAndSinks) {
-  const auto whole = [this](const char* name, std::vector<std::int64_t> shape,
-                            std::vector<std::int64_t> numbers) {
-    write_npy(folder_ / name, NpyType::i64, shape, std::as_bytes(std::span(numbers)));
+// The kernel that a call takes, by what the call brings.
+TEST_F(CommandTest, ExplainOfRaggedCallsAndSinks) {
+  const std::string line = "explain --batch 3 --heads 4 --seq-q 2 --seq-k 100 --head-dim 64 ";
+  const auto reason = [&](const std::string& more) {
+    const Result result = run(line + more + " --json");
+    EXPECT_EQ(result.exit_code, 0) << more << ": " << result.errors;
+    return result.exit_code == 0 ? json::parse(result.out)["reason"].get<std::string>() : "";
   };
-  write("packed.npy", {10, 2, 8}, 1);
-  write("pool.npy", {4, 3, 2, 8}, 2);
-  write("sinks.npy", {2}, 3);
-  whole("cu.npy", {4}, {0, 6, 6, 10});
-  whole("lengths.npy", {3}, {7, 0, 3});
-  whole("table.npy", {3, 3}, {3, 0, 1, -1, -1, -1, 2, 9, 9});
-  for (const std::string& line :
-       {std::string("run --q packed.npy --k packed.npy --v packed.npy --cu-q cu.npy --cu-k cu.npy"),
-        std::string("run --q packed.npy --k pool.npy --v pool.npy --cu-q cu.npy"
-                    " --kv-lengths lengths.npy --block-table table.npy")}) {
-    const Result result =
-        run(line + " --sinks sinks.npy --causal -o out.npy --lse lse.npy --verify");
-    EXPECT_EQ(result.exit_code, 0) << result.errors << result.out;
-    EXPECT_NE(result.out.find("verify  right"), std::string::npos) << result.out;
-    EXPECT_EQ(read_npy(folder_ / "out.npy").shape, (std::vector<std::int64_t>{10, 2, 8}));
+  EXPECT_EQ(reason("").find("ragged"), std::string::npos) << reason("");
+  for (const char* more : {"--cu-q --cu-k", "--cu-q --kv-lengths", "--kv-lengths", "--batch-index",
+                           "--kv-lengths --left-padding", "--page-size 16 --kv-lengths"}) {
+    EXPECT_NE(reason(more), reason("")) << more;
   }
-  const std::string paged = "run --q packed.npy --k pool.npy --v pool.npy --cu-q cu.npy";
-  expect_failure(paged + " --block-table table.npy --kv-lengths cu.npy", 2, "--kv-lengths has 4");
-  expect_failure(paged + " --block-table lengths.npy", 2, "--block-table has shape (3)");
-  expect_failure(paged + " --block-table table.npy", 2, "paged.block_table[1][0] = -1");
-  expect_failure(paged + " --block-table sinks.npy", 2, "--block-table is float32");
-  expect_failure(paged + " --sinks lengths.npy", 2, "--sinks is int64");
-}
+  EXPECT_NE(reason("--page-size 16"), reason("--kv-lengths"));
+  EXPECT_NE(reason("--sinks"), reason(""));
+  EXPECT_NE(reason("--kv-lengths --batch-invariant"), "");
+  expect_failure(line + "--cu-k --page-size 16", 2, "pages are not packed");
+  expect_failure(line + "--cu-k --batch-index", 2, "packed keys have no slots");
 
-TEST_F(CommandTest, HostileFiles) {
-  const std::string good = text_of(folder_ / "q.npy");
-  const auto changed = [&good](const std::string& from, const std::string& to) {
-    std::string bytes = good;
-    bytes.replace(bytes.find(from), from.size(), to);
-    return bytes;
-  };
-  const struct {
-    std::string bytes, words;
-  } cases[] = {
-      {"", "not a .npy file"},
-      {good.substr(0, 7), "truncated"},
-      {good.substr(0, 40), "truncated"},
-      {good.substr(0, good.size() - 1), "truncated"},
-      {good + "x", "too long"},
-      {changed("<f4", "<c8"), "not supported"},
-      {changed("<f4", ">f4"), "big-endian"},
-      {changed("(2, 5, 4, 16)", "(9, 5, 4, 16)"), "truncated"},
-      {changed("(2, 5, 4, 16)", "(2, 5, 4, -1)"), "malformed"},
-      {changed("(2, 5, 4, 16), }       ", "(99999999999, 99999999)}"), "larger than any memory"},
-      {changed("'shape'", "'\x01\xff\x1b[m '"), "unknown key"},
-  };
-  for (const auto& c : cases) {
-    write_bytes("bad.npy", c.bytes);
-    expect_failure("run --q bad.npy --k k.npy --v v.npy", 1, c.words);
-    expect_failure("run --q q.npy --k k.npy --v bad.npy", 1, "bad.npy");
-  }
-  write("q5.npy", {1, 2, 5, 4, 16}, 1);
-  expect_failure("run --q q5.npy --k k.npy --v v.npy", 2, "it must have 4 dimensions");
-  write("wide.npy", {1, 2, 1, 513}, 1);
-  expect_failure("run --q wide.npy --k wide.npy --v wide.npy", 2, "1 to 512");
-}
-
-TEST_F(CommandTest, ShapesThatDoNotFit) {
-  write("k3.npy", {2, 7, 3, 16}, 2);
-  expect_failure("run --q q.npy --k k3.npy --v k3.npy", 2, "InvalidArgument");
-  write("v8.npy", {2, 8, 2, 24}, 2);
-  expect_failure("run --q q.npy --k k.npy --v v8.npy", 2, "InvalidArgument");
-  write("k17.npy", {2, 7, 2, 17}, 2);
-  expect_failure("run --q q.npy --k k17.npy --v v.npy", 2, "InvalidArgument");
-  EXPECT_FALSE(fs::exists(folder_ / "out.npy"));
-}
-
-TEST_F(CommandTest, PathsThatDoNotWork) {
-  expect_failure("run --q missing.npy --k k.npy --v v.npy", 1, "missing.npy: cannot open");
-  expect_failure("run --q . --k k.npy --v v.npy", 1, "not a regular file");
-  expect_failure(run_line("-o missing/out.npy"), 1, "missing/out.npy: cannot write");
-  expect_failure(run_line("-o cache"), 1, "cache");
-  EXPECT_EQ(run(run_line("-o /dev/null")).exit_code, 0);
-  EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  for (const auto& entry : fs::directory_iterator(folder_)) {  // no temporary file is left
-    EXPECT_EQ(entry.path().filename().string().rfind("out.npy", 0), std::string::npos);
-  }
-}
-
-TEST_F(CommandTest, EmptyInputs) {
-  write("none.npy", {2, 0, 2, 16}, 1);
-  ASSERT_EQ(
-      run("run --q q.npy --k none.npy --v none.npy -o out.npy --lse lse.npy --verify").exit_code,
-      0);
-  const NpyArray lse = read_npy(folder_ / "lse.npy");
-  EXPECT_EQ(reinterpret_cast<const float*>(lse.data.data())[0],
-            -std::numeric_limits<float>::infinity());
-  ASSERT_EQ(run("run --q none.npy --k none.npy --v none.npy -o out.npy").exit_code, 0);
-  EXPECT_EQ(read_npy(folder_ / "out.npy").elements(), 0);
+  // It is the kernel that such a call compiles.
+  write("packed.npy", {10, 2, 16}, 1);
+  const std::vector<std::int64_t> cu = {0, 6, 6, 10};
+  write_npy(folder_ / "cu.npy", NpyType::i64, {4}, std::as_bytes(std::span(cu)));
+  const Result ran =
+      run("run --q packed.npy --k packed.npy --v packed.npy --cu-q cu.npy --cu-k cu.npy --json");
+  ASSERT_EQ(ran.exit_code, 0) << ran.errors;
+  const json why = json::parse(
+      run("explain --batch 3 --heads 2 --seq 6 --head-dim 16 --cu-q --cu-k --json").out);
+  EXPECT_EQ(why["key"], json::parse(ran.out)["key"]);
+  EXPECT_EQ(why["tier"], "disk");
 }
 
 TEST_F(CommandTest, WrongUsageIsTwo) {
@@ -268,6 +54,10 @@ TEST_F(CommandTest, WrongUsageIsTwo) {
   expect_failure(run_line("--softcap -3"), 2, "--softcap");
   expect_failure(run_line("--device hip:x"), 2, "hip:x");
   expect_failure("explain --heads 8 --seq 64 --head-dim 600", 2, "600");
+  // Errors name the keys that were asked for, not those of whole pages.
+  const std::string paged = "explain --heads 8 --seq 64 --head-dim 64 --page-size 16 --seq-k ";
+  expect_failure(paged + "600000001", 2, "seq_k = 600000001 ");
+  expect_failure(paged + "536870911", 2, "seq_k = 536870911 in whole pages of 16 ");
   EXPECT_EQ(run("--help").exit_code, 0);
   EXPECT_EQ(run("--version").exit_code, 0);
 }
@@ -295,6 +85,12 @@ TEST_F(CommandTest, TuneMeasuresOnceThenPlansAndReportsFollow) {
   EXPECT_EQ(run(explain, "HIPFLASH_TUNING=off").out.find("tuned here"), std::string::npos);
   EXPECT_EQ(run("tune --shapes shapes.jsonl", "HIPFLASH_TUNING=off").exit_code, 2);
   EXPECT_EQ(run("tune --report x.html", "HIPFLASH_TUNING=elsewhere").exit_code, 1);
+  // A budget is for measuring.
+  const std::string budget = "tune --budget 0.0001 --report x.html --json";
+  EXPECT_TRUE(json::parse(run(budget, store).out).contains("tuning"));
+  const Result check = run("tune --shapes shapes.jsonl --check --budget 0.0001 --json", store);
+  EXPECT_EQ(check.exit_code, 1);
+  EXPECT_EQ(json::parse(check.out)["check_complete"], false) << check.out;
 }
 
 TEST_F(CommandTest, WhatIsNotThereSaysSo) {
@@ -354,6 +150,10 @@ TEST_F(CommandTest, InfoAndExplain) {
   const std::string missing = "HIPFLASH_PREBUILT=/no/such/folder";
   EXPECT_NE(run("info", missing).out.find("/no/such/folder  NOT USED: No such file"),
             std::string::npos);
+  // One warning, of the context that looks for code.
+  const std::string warned = run("info", missing).errors;
+  EXPECT_EQ(warned.find("/no/such/folder"), warned.rfind("/no/such/folder")) << warned;
+  EXPECT_NE(warned.find("/no/such/folder"), std::string::npos);
   const json place = json::parse(run("info --json", missing).out)["prebuilt"][0];
   EXPECT_EQ(place["path"], "/no/such/folder");
   EXPECT_NE(place["trouble"], "");
@@ -364,17 +164,6 @@ TEST_F(CommandTest, InfoAndExplain) {
   EXPECT_GT(before["work_items"], 0);
   EXPECT_EQ(before["tier"].get<std::string>().rfind("none", 0), 0u) << before;
   EXPECT_NE(run(line).out.find(before["kernel"].get<std::string>()), std::string::npos);
-}
-
-TEST_F(CommandTest, WithoutACompilerTheBuildsKernelsServe) {
-  if (!fs::exists(HIPFLASH_BINARY_DIR "/lib/hipflash/prebuilt")) {
-    GTEST_SKIP() << "built without HIPFLASH_BASELINE_KERNELS";
-  }
-  const std::string none = "HIPFLASH_CXX=/no/such/compiler";
-  const Result result = run(run_line("-o out.npy --causal --verify --json"), none);
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_EQ(json::parse(result.out)["tier"], "prebuilt");
-  EXPECT_NE(run("info", none).out.find("prebuilt kernels serve"), std::string::npos);
 }
 
 TEST_F(CommandTest, CompileAheadThenFindOnDisk) {
@@ -390,6 +179,36 @@ TEST_F(CommandTest, CompileAheadThenFindOnDisk) {
   EXPECT_EQ(why["tier"], "disk");
   EXPECT_EQ(why["key"], one["kernels"][0]["key"]);
   expect_failure("compile --arch cpu-abacus", 2, "cpu-abacus");
+}
+
+TEST_F(CommandTest, CompileIsForTheDeviceThatIsAskedFor) {
+  const std::string compile = "compile --dtype f32 --head-dim 64";
+  for (const char* asked : {"HIPFLASH_DEVICE=hip:7", "HIPFLASH_DEVICE=cuda:7"}) {
+    const Result result = run(compile, asked);
+    EXPECT_EQ(result.exit_code, 1) << result.out;
+    EXPECT_NE(result.errors.find("NoDevice"), std::string::npos) << result.errors;
+  }
+  expect_failure(compile + " --device hip:7", 1, "NoDevice");
+  const Result here = run(compile + " --device cpu", "HIPFLASH_DEVICE=hip:7");
+  EXPECT_EQ(here.exit_code, 0) << here.errors;
+}
+
+TEST_F(CommandTest, CompilingAheadIsNoCompileDuringACall) {
+  const Result result = run("compile --dtype f32 --head-dim 64 --json", "HIPFLASH_STRICT=1");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(json::parse(result.out)["kernels"][0]["tier"], "compiled");
+}
+
+TEST_F(CommandTest, FilesThatAreNotThereFailInEveryCommand) {
+  expect_failure("tune --shapes no.jsonl", 1, "no.jsonl: cannot read");
+  expect_failure("pack create -o a.hfpack --workload no.jsonl", 1, "no.jsonl: cannot read");
+  expect_failure("inspect no-such-key", 1, "no-such-key");
+}
+
+TEST_F(CommandTest, ExplainTakesZerosAtTheirWord) {
+  const std::string line = "explain --heads 4 --seq 8 --head-dim 64 ";
+  expect_failure(line + "--heads-kv 0", 2, "heads_kv = 0");
+  expect_failure(line + "--value-head-dim 0", 2, "value_head_dim = 0");
 }
 
 TEST_F(CommandTest, CacheCommands) {
@@ -412,6 +231,17 @@ TEST_F(CommandTest, CacheCommands) {
   const Result damaged = run("cache verify --json");
   EXPECT_EQ(damaged.exit_code, 1);
   EXPECT_EQ(json::parse(damaged.out)["removed"].size(), 1u);
+  EXPECT_EQ(json::parse(damaged.out)["left"].size(), 0u);
+  const fs::path folder =
+      folder_ / "cache" / (list["entries"][0]["key"].get<std::string>() + ".hfentry");
+  fs::create_directory(folder);  // an entry's name, and nothing that can be removed as one
+  const Result left = run("cache verify");
+  EXPECT_EQ(left.exit_code, 1);
+  EXPECT_EQ(left.out.find("removed"), std::string::npos) << left.out;
+  EXPECT_NE(left.out.find("cannot remove"), std::string::npos) << left.out;
+  EXPECT_NE(left.out.find("0 entries are whole, 1 were damaged"), std::string::npos) << left.out;
+  EXPECT_TRUE(fs::exists(folder));
+  fs::remove(folder);
   ASSERT_EQ(run(run_line("")).exit_code, 0);
   EXPECT_EQ(json::parse(run("cache prune --max 1G --json").out)["removed"], 0);
   EXPECT_EQ(json::parse(run("cache prune --max 0 --json").out)["removed"], 1);
@@ -444,14 +274,6 @@ TEST_F(CommandTest, AClosedStandardOutputIsAFailure) {
                               "v.npy' >&- 2>stderr.txt";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   EXPECT_NE(text_of(folder_ / "stderr.txt").find("standard output"), std::string::npos);
-}
-
-TEST_F(CommandTest, TheMiniLmExample) {
-  const std::string data = HIPFLASH_SOURCE_DIR "/examples/minilm/";
-  const Result result = run("run --q '" + data + "q.npy' --k '" + data + "k.npy' --v '" + data +
-                            "v.npy' -o out.npy --verify --json");
-  ASSERT_EQ(result.exit_code, 0) << result.errors << result.out;
-  EXPECT_EQ(read_npy(folder_ / "out.npy").shape, (std::vector<std::int64_t>{1, 194, 12, 32}));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST_F(Hostile, SettingsThatNameWhatIsNotThereWarnAndTheWorkIsDone) {
 // Stored kernels serve, but somebody who named a compiler hears that it is not there.
 TEST_F(Hostile, ACompilerThatWasNamedAndIsNotThereIsTold) {
   if (!fs::exists(HIPFLASH_BINARY_DIR "/lib/hipflash/prebuilt")) {
-    GTEST_SKIP() << "built without HIPFLASH_BASELINE_KERNELS";
+    GTEST_SKIP() << "built without HIPFLASH_GENERAL_KERNELS";
   }
   for (const char* value : {"/no/such/compiler", "'g++ -O0'", "/dev/null"}) {
     const Result result = run(kRun, std::string("HIPFLASH_CXX=") + value);

@@ -42,6 +42,56 @@ TEST(Options, Lists) {
   EXPECT_EQ(parsed.options->compile.head_dims, (std::vector<std::int64_t>{64, 96}));
 }
 
+TEST(Options, TypesAreNamesAndNothingElse) {
+  for (const char* wrong : {"0", "1", "2", "f64", "F16"}) {
+    for (const std::string command :
+         {"explain --heads 1 --seq 8 --head-dim 8 --dtype ", "compile --dtype ",
+          "compile --dtype f16,", "pack create -o x --dtype "}) {
+      const Parsed parsed = parse(command + wrong);
+      EXPECT_EQ(parsed.exit_code, 2) << command << wrong;
+      EXPECT_NE(parsed.text.find("is not f16, bf16 or f32"), std::string::npos) << parsed.text;
+    }
+  }
+}
+
+TEST(Options, ZeroIsNotAbsent) {
+  const Parsed parsed =
+      parse("explain --heads 4 --seq 8 --head-dim 64 --seq-k 0 --heads-kv 0 --value-head-dim 0");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  const ExplainOptions& zero = parsed.options->explain;
+  EXPECT_EQ(zero.seq_k, 0);
+  EXPECT_EQ(zero.heads_kv, 0);
+  EXPECT_EQ(zero.value_head_dim, 0);
+  const ExplainOptions absent = parse("explain --heads 4 --seq 8 --head-dim 64").options->explain;
+  EXPECT_FALSE(absent.seq_k || absent.heads_kv || absent.value_head_dim);
+}
+
+TEST(Options, WhatACallBringsOfSequences) {
+  const Parsed parsed = parse(
+      "explain --heads 4 --seq 8 --head-dim 64 --sinks --cu-q --kv-lengths --batch-index "
+      "--left-padding --page-size 16 --batch-invariant");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  const ExplainOptions& o = parsed.options->explain;
+  EXPECT_TRUE(o.sinks && o.cu_q && !o.cu_k && o.kv_lengths && o.batch_index && o.left_padding &&
+              o.batch_invariant);
+  EXPECT_EQ(o.page_size, 16);
+  EXPECT_EQ(parse("explain --heads 4 --seq 8 --head-dim 64 --page-size 0").exit_code, 2);
+  const Parsed files =
+      parse("run --q q --k k --v v --batch-index b.npy --left-padding l.npy --batch-invariant");
+  ASSERT_TRUE(files.options) << files.text;
+  EXPECT_EQ(files.options->run.batch_index, "b.npy");
+  EXPECT_EQ(files.options->run.left_padding, "l.npy");
+  EXPECT_TRUE(files.options->run.batch_invariant);
+}
+
+TEST(Options, CompileIsForADeviceOrForArchitectures) {
+  const Parsed parsed = parse("compile --device hip:1 --dtype f16");
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->compile.device, "hip:1");
+  EXPECT_EQ(parse("compile --device hip:1 --arch gfx942").exit_code, 2);
+  EXPECT_EQ(parse("compile --device gpu").exit_code, 2);
+}
+
 TEST(Options, Cache) {
   const Parsed parsed = parse("cache prune --max 512M --json");
   ASSERT_TRUE(parsed.options) << parsed.text;
@@ -130,7 +180,18 @@ TEST(Options, EmptyNamesAreRefused) {
     EXPECT_NE(parsed.text.find("empty"), std::string::npos) << option << "\n" << parsed.text;
   }
   EXPECT_EQ(parse_options({"bench", "--json", ""}).exit_code, 2);
-  EXPECT_EQ(parse_options({"compile", "--baseline", "--output", ""}).exit_code, 2);
+  EXPECT_EQ(parse_options({"compile", "--general", "--output", ""}).exit_code, 2);
+}
+
+TEST(Options, GeneralKernelsHaveTwoNames) {
+  for (const char* name : {"--general", "--baseline"}) {
+    for (const char* command : {"compile", "pack create -o x"}) {
+      const Parsed parsed = parse(std::string(command) + " " + name);
+      ASSERT_TRUE(parsed.options) << parsed.text;
+      const Options& options = *parsed.options;
+      EXPECT_TRUE(options.compile.general || options.pack.kernels.general) << command << name;
+    }
+  }
 }
 
 TEST(Options, SoftcapZeroIsNone) {
@@ -139,13 +200,18 @@ TEST(Options, SoftcapZeroIsNone) {
   EXPECT_EQ(parsed.options->run.attention.softcap, 0.0f);
 }
 
-TEST(Options, Sizes) {
-  EXPECT_EQ(parse_size("0"), 0u);
-  EXPECT_EQ(parse_size("1000"), 1000u);
-  EXPECT_EQ(parse_size("2K"), 2048u);
-  EXPECT_EQ(parse_size("3G"), std::uint64_t{3} << 30);
+TEST(Options, SizesAreThoseOfSettings) {
+  const auto most = [](const std::string& text) {
+    const Parsed parsed = parse_options({"cache", "prune", "--max", text});
+    return parsed.options ? parsed.options->cache.max_bytes : std::nullopt;
+  };
+  EXPECT_EQ(most("0"), 0u);
+  EXPECT_EQ(most("1000"), 1000u);
+  EXPECT_EQ(most("2K"), 2048u);
+  EXPECT_EQ(most("512m"), std::uint64_t{512} << 20);
+  EXPECT_EQ(most("3G"), std::uint64_t{3} << 30);
   for (const char* text : {"", "M", "-1", "1.5G", "1GB", "99999999999T", " 1", "1 "}) {
-    EXPECT_FALSE(parse_size(text)) << text;
+    EXPECT_FALSE(most(text)) << text;
   }
 }
 

@@ -15,10 +15,11 @@
 #include <thread>
 
 #include "cache/pack_file.h"
-#include "command_testing.h"
 #include "hipflash/attention.h"
 #include "hipflash/pack.h"
+#include "hipflash/prebuilt.h"
 #include "hipflash/workload.h"
+#include "pack_testing.h"
 
 namespace hipflash::cli {
 namespace {
@@ -28,32 +29,11 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class PackCommand : public CommandFolder {
- protected:
-  // A home of its own: packs that the user installed would serve too.
-  std::string settings(const std::string& environment) const {
-    return "HOME='" + folder_.string() +
-           "' XDG_DATA_HOME= HIPFLASH_TUNING=off HIPFLASH_CACHE_DIR='" HIPFLASH_BINARY_DIR
-           "/test-cache/packs' HIPFLASH_PREBUILT= HIPFLASH_DEVICE=cpu " +
-           environment;
-  }
-  Result run(const std::string& line, const std::string& environment = {}) const {
-    return run_in_folder(settings(environment), line + " </dev/null");
-  }
-  Result good(const std::string& line, const std::string& environment = {}) const {
-    Result result = run(line, environment);
-    EXPECT_EQ(result.exit_code, 0) << line << "\n" << result.errors;
-    return result;
-  }
-};
-
-constexpr const char* kSmall = "--arch cpu-portable --dtype f32 --head-dim 16 ";
+// The smallest kernels of one architecture: AVX2 where it is one, since portable code takes longer
+// to compile.
 std::string small_arch() {
-#if defined(__x86_64__)
-  return "--arch cpu-avx2 --dtype f32 --head-dim 16 ";
-#else
-  return kSmall;
-#endif
+  const std::vector<std::string> archs = cpu_architectures();
+  return "--arch " + archs[archs.size() > 1 ? 1 : 0] + " --dtype f32 --head-dim 16 ";
 }
 
 TEST_F(PackCommand, CreateIsReproducibleAndListable) {
@@ -114,7 +94,7 @@ TEST_F(PackCommand, DamagedFilesAndWrongUsage) {
   EXPECT_EQ(run("pack create").exit_code, 2);
   EXPECT_EQ(run("pack create -o a.hfpack --arch cpu-abacus").exit_code, 2);
   EXPECT_EQ(run("pack create -o a.hfpack --problem nonsense").exit_code, 2);
-  EXPECT_EQ(run("pack create -o a.hfpack --workload missing").exit_code, 2);
+  EXPECT_EQ(run("pack create -o a.hfpack --workload missing").exit_code, 1);
   EXPECT_EQ(run("pack create -o a.hfpack --sign missing " + small_arch()).exit_code, 2);
   EXPECT_FALSE(fs::exists(folder_ / "a.hfpack"));
   good("pack create -o a.hfpack " + small_arch());
@@ -157,86 +137,86 @@ TEST_F(PackCommand, KilledAtAnyMomentLeavesNothingHalfWritten) {
   good(line);
 }
 
-// ---- what a program does with packs ------------------------------------------------------------
-
-class Env {
- public:
-  Env(const char* name, const char* value) : name_(name) {
-    if (const char* before = ::getenv(name)) before_ = before;
-    if (value) {
-      ::setenv(name, value, 1);
-    } else {
-      ::unsetenv(name);
+// What is in a pack is found without asking a compiler anything, whether or not one may be used.
+TEST_F(PackCommand, TheFirstCallFromAPackAsksNoCompiler) {
+  good("pack create -o app.hfpack --dtype f32 --head-dim 16");
+  std::ofstream(folder_ / "cxx") << "#!/bin/sh\necho \"$@\" >>'" << folder_.string()
+                                 << "/asked'\nexec c++ \"$@\"\n";
+  ASSERT_EQ(::chmod((folder_ / "cxx").c_str(), 0700), 0);
+  const auto asked = [&] { return fs::exists(folder_ / "asked"); };
+  const std::string compiler = "HIPFLASH_CXX='" + (folder_ / "cxx").string() + "' ";
+  const std::string line = "explain --heads 4 --seq 64 --head-dim 16 --json";
+  const std::string both = "HIPFLASH_PREBUILT=app.hfpack ";
+  for (const char* mode : {"auto", "never"}) {
+    // The user's cache is empty, or has what others compiled.
+    for (const char* cache : {"/empty", ""}) {
+      std::string settings = compiler + "HIPFLASH_COMPILE=" + mode + " ";
+      if (*cache != '\0') {
+        settings += "HIPFLASH_CACHE_DIR='" + (folder_ / "empty").string() + "' ";
+      }
+      const json found = json::parse(good(line, settings + both).out);
+      EXPECT_EQ(found["tier"], "prebuilt") << mode;
+      EXPECT_FALSE(asked()) << mode << ": " << text_of(folder_ / "asked");
     }
   }
-  Env(const Env&) = delete;
-  Env& operator=(const Env&) = delete;
-  ~Env() {
-    if (before_) {
-      ::setenv(name_, before_->c_str(), 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
+  // The key is that of the pack's kernel.
+  const std::string key =
+      json::parse(good(line, compiler + both).out)["key"].get<std::string>().substr(0, 16);
+  EXPECT_THAT(good("pack list app.hfpack").out, HasSubstr(key));
+  EXPECT_FALSE(asked());
 
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
-Problem small_problem(std::int64_t head_dim = 16) {
-  Problem p;
-  p.dtype = DType::f32;
-  p.batch = 1;
-  p.heads_q = p.heads_kv = 4;
-  p.seq_q = p.seq_k = 64;
-  p.head_dim = p.value_head_dim = head_dim;
-  p.set_dense_bshd();
-  return p;
+  // What was compiled by a compiler that must be asked is found where no pack has it, too.
+  const std::string own = compiler + "HIPFLASH_CACHE_DIR='" + (folder_ / "own").string() + "' ";
+  good("compile --dtype f32 --head-dim 16", own);
+  EXPECT_TRUE(asked());
+  fs::remove(folder_ / "asked");
+  EXPECT_EQ(json::parse(good(line, own + "HIPFLASH_COMPILE=never").out)["tier"], "disk");
+  good(line, own + both);
+  EXPECT_FALSE(asked());
 }
 
-class PackInContext : public PackCommand {
- protected:
-  // Of this machine, with the kernel of small_problem().
-  void make_pack(const std::string& more = {}) const {
-    good("pack create -o app.hfpack --dtype f32 --head-dim 16 " + more);
-  }
-  ContextOptions deployed() const {
-    ContextOptions options;
-    options.use_disk_cache = false;
-    options.prebuilt = {(folder_ / "app.hfpack").string()};
-    return options;
-  }
-  static std::vector<float> solve(const Plan& plan) {
-    const Problem& p = plan.problem();
-    const auto size = static_cast<std::size_t>(p.seq_q * p.heads_q * p.head_dim);
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    std::vector<float> q(size), k(size), v(size), out(size, NAN);
-    for (auto* data : {&q, &k, &v}) {
-      for (float& x : *data) x = normal(random);
-    }
-    TensorPointers tensors;
-    tensors.q = q.data();
-    tensors.k = k.data();
-    tensors.v = v.data();
-    tensors.out = out.data();
-    plan.run(tensors);
-    return out;
-  }
-  static void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5f) << i;
-  }
-  Env cxx_{"HIPFLASH_CXX", "/no/such/compiler"};
-  Env isa_{"HIPFLASH_CPU_ISA", nullptr};
-  Env verify_{"HIPFLASH_VERIFY", "1"};
-};
+// Without compiling, a pack takes what others compiled, and says who did.
+TEST_F(PackCommand, KernelsAreNamedByTheCompilerThatMadeThem) {
+  const auto compiler = [&](const std::string& version) {
+    std::ofstream(folder_ / "cxx") << "#!/bin/sh\ncase \"$1\" in --version) echo '" << version
+                                   << "'; exit;; esac\nexec c++ \"$@\"\n";
+    ASSERT_EQ(::chmod((folder_ / "cxx").c_str(), 0700), 0);
+  };
+  const std::string own = "HIPFLASH_CXX='" + (folder_ / "cxx").string() + "' HIPFLASH_CACHE_DIR='" +
+                          (folder_ / "own").string() + "' ";
+  compiler("the first");
+  const json first = json::parse(good("pack create -o a.hfpack --json " + small_arch(), own).out);
+  compiler("the second");
+  const json second = json::parse(
+      good("pack create -o b.hfpack --json " + small_arch(), own + "HIPFLASH_COMPILE=never ").out);
+  ASSERT_FALSE(second["kernels"].empty());
+  EXPECT_THAT(second["kernels"][0]["compiler"].get<std::string>(), HasSubstr("the first"));
+  EXPECT_EQ(second["kernels"], first["kernels"]);
+}
 
-class WithCompiler : public Env {
- public:
-  WithCompiler() : Env("HIPFLASH_CXX", nullptr) {}
-};
+// Nobody waits for a compiler that hangs where nothing is compiled.
+TEST_F(PackCommand, NoCompilerIsAskedWhereNoneIsNeeded) {
+  good("pack create -o app.hfpack --dtype f32 --head-dim 16");
+  std::ofstream(folder_ / "wanted.jsonl") << to_json_line({"", 0, small_problem(24)}) << "\n";
+  std::ofstream(folder_ / "cxx") << "#!/bin/sh\ntouch '" << folder_.string()
+                                 << "/asked'\nexec c++ \"$@\"\n";
+  ASSERT_EQ(::chmod((folder_ / "cxx").c_str(), 0700), 0);
+  const std::string compiler = "HIPFLASH_CXX='" + (folder_ / "cxx").string() +
+                               "' HIPFLASH_CACHE_DIR='" + (folder_ / "empty").string() + "' ";
+  const Result lacking = run("pack verify app.hfpack --workload wanted.jsonl", compiler);
+  EXPECT_EQ(lacking.exit_code, 1);
+  EXPECT_THAT(lacking.out + lacking.errors, HasSubstr("f32 d24"));
+
+  const std::string never = compiler + "HIPFLASH_COMPILE=never HIPFLASH_PREBUILT=app.hfpack ";
+  const std::string data = HIPFLASH_SOURCE_DIR "/examples/minilm/";
+  for (const std::string& line : {std::string("info"), std::string("info --json")}) {
+    EXPECT_THAT(good(line, never).out, HasSubstr("compiling is off"));
+  }
+  run("run --q " + data + "q.npy --k " + data + "k.npy --v " + data + "v.npy", never);
+  EXPECT_FALSE(fs::exists(folder_ / "asked"));
+}
+
+// ---- what a program does with packs ------------------------------------------------------------
 
 TEST_F(PackInContext, ByPathByMemoryByFolderAndByEnvironment) {
   {

@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <random>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -21,6 +24,7 @@ using Grid = OnDevice;
 using Full = OnDevice;
 
 constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
+constexpr std::int64_t kFieldDims[] = {32, 40, 59, 64, 96, 111, 128, 160, 192, 224, 256, 512};
 
 TEST_F(Small, EveryDtypeFullAndCausal) {
   for (const DType dtype : kDtypes) {
@@ -156,36 +160,47 @@ TEST_F(Grid, SinglePrecision) {
   expect_grid_right(DType::f32, expect_right);
 }
 
-TEST_F(Full, FieldShapes) {
+// A head dimension each, so that shards can share them.
+class FieldShapes : public OnDevice, public ::testing::WithParamInterface<std::int64_t> {};
+
+TEST_P(FieldShapes, EveryDtypeAndMask) {
   constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {
       {113, 203},   {128, 217},   {113, 211}, {108, 256}, {256, 512}, {512, 256}, {1024, 1024},
       {1023, 1024}, {1024, 1023}, {1, 239},   {3, 799},   {127, 512}, {799, 3}};
-  std::size_t turn = 0;
-  for (const std::int64_t dim : {32, 40, 59, 64, 96, 111, 128, 160, 192, 224, 256, 512}) {
-    for (const DType dtype : kDtypes) {
-      for (int part = 0; part < 4; ++part, ++turn) {
-        AttentionCase c;
-        c.dtype = dtype;
-        c.dim = dim;
-        c.layout = static_cast<Layout>(turn % 4);
-        c.heads_q = 6;
-        c.heads_kv = turn % 3 == 0 ? 6 : turn % 3 == 1 ? 2 : 1;
-        std::tie(c.seq_q, c.seq_k) = kShapes[turn % std::size(kShapes)];
-        c.causal = part == 1;
-        if (part == 2) c.window = {40, turn % 2 ? 7 : -1};
-        if (part == 3) {
-          c.softcap = turn % 2 ? 30.0f : 0.0f;
-          c.alibi = turn % 3 == 0;
-          c.bias = static_cast<Cells>(turn % 4);
-          c.bias_in_dtype = turn % 5 == 0;
-          c.mask = static_cast<Cells>(turn / 4 % 4);
-        }
-        c.seed = turn;
-        expect_right(c);
+  // Every dtype meets every part; all else is drawn, so that no choice goes with another one.
+  std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+  const auto draw = [&](std::uint64_t below) { return random() % below; };
+  for (const DType dtype : kDtypes) {
+    for (int part = 0; part < 4; ++part) {
+      AttentionCase c;
+      c.dtype = dtype;
+      c.dim = GetParam();
+      c.layout = static_cast<Layout>(draw(4));
+      c.heads_q = 6;
+      c.heads_kv = std::array{6, 2, 1}[draw(3)];
+      std::tie(c.seq_q, c.seq_k) = kShapes[draw(std::size(kShapes))];
+      c.causal = part == 1;
+      if (part == 2) {
+        c.window = {std::array{-1, 0, 40, 300}[draw(4)], std::array{-1, 0, 7, 90}[draw(4)]};
+        c.alignment = draw(2) ? MaskAlignment::top_left : MaskAlignment::bottom_right;
       }
+      if (part == 3) {
+        c.causal = draw(2) == 0;
+        c.softcap = draw(2) ? 30.0f : 0.0f;
+        c.alibi = draw(2) == 0;
+        c.alibi_per_batch = draw(2) == 0;
+        c.bias = static_cast<Cells>(draw(4));
+        c.bias_in_dtype = draw(2) == 0;
+        c.mask = static_cast<Cells>(draw(4));
+      }
+      c.seed = draw(1u << 20);
+      expect_right(c);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Full, FieldShapes, ::testing::ValuesIn(kFieldDims),
+                         [](const auto& dim) { return std::to_string(dim.param); });
 
 TEST_F(Full, LongKeysAreSplitAndMerged) {
   for (const DType dtype : kDtypes) {

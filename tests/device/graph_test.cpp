@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -152,6 +153,46 @@ TEST_F(Graph, ACompileInsideARecordingIsAClearError) {
   fresh.plan(data.problem(), Stream{stream}).run(device, Stream{stream});
   void* const graph = graphs_.end(stream);
   graphs_.run(graph, stream);
+  copies.download_all();
+  const verify::Verdict verdict = data.verdict();
+  EXPECT_TRUE(verdict.ok()) << verdict.text();
+  graphs_.release(graph);
+  graphs_.destroy_stream(stream);
+}
+
+// One-step calls: nothing but the Context holds the kernels.
+TEST_F(Graph, RunsAfterItsContextIsGone) {
+  AttentionCase c;
+  c.dtype = DType::f16;
+  c.seq_q = 4;  // with split keys
+  c.seq_k = 9000;
+  c.dim = 128;
+  c.causal = true;
+  AttentionData data(c);
+  data.poison();
+  DeviceCopies copies;
+  const TensorPointers device = upload(copies, data);
+  const auto at = [](const OwnedTensor& tensor, const void* there) {
+    Tensor view = tensor.view();
+    view.data = const_cast<void*>(there);
+    return view;
+  };
+  AttentionOptions options = data.options;
+  options.lse.data = device.lse;
+  auto fresh = std::make_unique<Context>(test_device());
+  const auto attend = [&](Stream stream) {
+    attention_forward(*fresh, at(data.q, device.q), at(data.k, device.k), at(data.v, device.v),
+                      at(data.out, device.out), options, stream);
+  };
+  void* const stream = graphs_.make_stream();
+  attend({});
+  driver().synchronize(test_device().ordinal);
+  graphs_.begin(stream);
+  attend(Stream{stream});
+  void* const graph = graphs_.end(stream);
+  fresh.reset();
+  driver().zero(test_device().ordinal, device.out, data.out.bytes().size());
+  for (int i = 0; i < 3; ++i) graphs_.run(graph, stream);
   copies.download_all();
   const verify::Verdict verdict = data.verdict();
   EXPECT_TRUE(verdict.ok()) << verdict.text();

@@ -10,6 +10,7 @@
 
 #include "numerics/attention_case.h"
 #include "numerics/results.h"
+#include "numerics/target.h"
 #include "platform/gpu/driver.h"
 
 namespace hipflash::testing {
@@ -89,27 +90,8 @@ class OnDevice : public ::testing::Test {
     if (test_device().platform == Platform::cpu) GTEST_SKIP() << "no GPU on this machine";
   }
 
-  // `family` is the kernel family that is to serve the case; empty: any.
   static void expect_right(const AttentionCase& c, const std::string& family = {}) {
-    SCOPED_TRACE(::testing::Message() << c);
-    AttentionData data(c);
-    data.poison();
-    DeviceCopies copies;
-    const TensorPointers device = upload(copies, data);
-    const Plan plan = context().plan(data.problem());
-    SCOPED_TRACE(plan.explanation().text());
-    if (!family.empty()) {
-      EXPECT_EQ(plan.explanation().family, family);
-    }
-    plan.run(device);
-    copies.download_all();
-    const verify::Verdict verdict = data.verdict(c.seq_q > 600 ? 200 : 0);
-    write_result(context().device(), plan, verdict);
-    EXPECT_TRUE(verdict.ok()) << verdict.text();
-    EXPECT_TRUE(data.out.untouched_outside()) << "something outside the output was written";
-    if (c.lse) {
-      EXPECT_TRUE(std::isnan(data.lse.back())) << "the LSE ran over its end";
-    }
+    testing::expect_right(c, target_names().front(), family);
   }
 };
 

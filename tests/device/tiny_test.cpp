@@ -1,6 +1,8 @@
 // Tiny problems on a GPU: the family for a handful of keys, and what stays with the general ones.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
 #include <utility>
 
 #include "device/on_device.h"
@@ -82,8 +84,11 @@ TEST_F(SmallTiny, Boards) {
   expect_right(c, board_family());
 }
 
+// Every head dimension and shape meets every part; all else is drawn, so that no choice goes with
+// another one.
 TEST_F(FullTiny, BoardsOfEveryKind) {
-  std::uint64_t turn = 0;
+  std::mt19937_64 random(5);
+  const auto draw = [&](std::uint64_t below) { return random() % below; };
   for (const std::int64_t dim : {8, 32, 40, 64, 96, 128}) {
     for (const auto& [seq_q, seq_k] : {std::pair<int, int>{64, 64},
                                        {1, 60},
@@ -93,20 +98,24 @@ TEST_F(FullTiny, BoardsOfEveryKind) {
                                        {64, 65},
                                        {16, 16}}) {
       for (int part = 0; part < 4; ++part) {
-        AttentionCase c = tiny_case(turn % 2 ? DType::bf16 : DType::f16, seq_q, seq_k, dim);
+        AttentionCase c = tiny_case(draw(2) ? DType::bf16 : DType::f16, seq_q, seq_k, dim);
         c.batch = 5;
         c.heads_q = 6;
-        c.heads_kv = seq_q < 16 || turn % 3 == 0 ? 6 : 2;
-        c.layout = static_cast<Layout>(turn % 3);
-        if (turn % 4 == 1) c.value_dim = 48;
+        c.heads_kv = seq_q < 16 || draw(3) == 0 ? 6 : 2;
+        c.layout = static_cast<Layout>(draw(3));
+        if (draw(4) == 0) c.value_dim = 48;
         c.causal = part == 1;
-        if (part == 2) c.window = {20, turn % 2 ? 7 : -1};
-        if (part == 3) {
-          c.softcap = turn % 2 ? 30.0f : 0.0f;
-          c.alibi = true;
-          c.scale = turn % 3 ? 0.2f : -0.2f;
+        if (part == 2) {
+          c.window = {std::array{-1, 0, 20}[draw(3)], std::array{-1, 0, 7}[draw(3)]};
+          c.alignment = draw(2) ? MaskAlignment::top_left : MaskAlignment::bottom_right;
         }
-        c.seed = ++turn;
+        if (part == 3) {
+          c.causal = draw(2) == 0;
+          c.softcap = draw(2) ? 30.0f : 0.0f;
+          c.alibi = draw(3) != 0;
+          c.scale = draw(2) ? 0.2f : -0.2f;
+        }
+        c.seed = draw(1u << 20);
         expect_right(c, board_family());
       }
     }
@@ -114,22 +123,24 @@ TEST_F(FullTiny, BoardsOfEveryKind) {
 }
 
 TEST_F(FullTiny, RandomShapes) {
-  std::uint64_t turn = 0;
+  std::mt19937_64 random(6);
+  const auto draw = [&](std::uint64_t below) { return random() % below; };
   for (const std::int64_t dim : {8, 32, 40, 64, 80, 128, 256, 512}) {
     for (const DType dtype : kDtypes) {
       for (const std::int64_t keys : {1, 2, 3, 4, 6, 8}) {
-        AttentionCase c = tiny_case(dtype, 1 + static_cast<std::int64_t>(turn % 4), keys, dim);
+        AttentionCase c = tiny_case(dtype, 1 + static_cast<std::int64_t>(draw(4)), keys, dim);
         c.batch = 17;
         c.heads_q = 6;
-        c.heads_kv = turn % 3 == 0 ? 6 : turn % 3 == 1 ? 2 : 1;
-        c.layout = static_cast<Layout>(turn % 3);
-        c.causal = turn % 2 == 1;
-        if (turn % 5 == 2) c.window = {1, 0};
-        c.bias = static_cast<Cells>(turn / 2 % 4);
-        c.bias_in_dtype = turn % 7 == 0;
-        c.mask = static_cast<Cells>(turn / 3 % 4);
-        c.alibi = turn % 3 == 0;
-        c.seed = ++turn;
+        c.heads_kv = std::array{6, 2, 1}[draw(3)];
+        c.layout = static_cast<Layout>(draw(3));
+        c.causal = draw(2) == 0;
+        if (draw(3) == 0) c.window = {std::array{-1, 0, 1}[draw(3)], std::array{-1, 0, 2}[draw(3)]};
+        if (draw(3) == 0) c.softcap = 8.0f;
+        c.bias = static_cast<Cells>(draw(4));
+        c.bias_in_dtype = draw(2) == 0;
+        c.mask = static_cast<Cells>(draw(4));
+        c.alibi = draw(2) == 0;
+        c.seed = draw(1u << 20);
         expect_right(c);
       }
     }

@@ -1,5 +1,5 @@
 // The kernels that plans choose by default: every class of features at every kind of head
-// dimension.
+// dimension, and the operations beside attention.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ for compile in auto never; do
   run HIPFLASH_COMPILE=$compile HIPFLASH_PREBUILT=/app/app.hfpack HIPFLASH_LOG=debug >"$work/out" 2>"$work/err" ||
     die "with the pack (HIPFLASH_COMPILE=$compile): $(cat "$work/err")"
   grep -q 'out\[0\] = 0.5' "$work/out" || die "wrong output: $(cat "$work/out")"
-  grep -q 'prebuilt in /app/app.hfpack' "$work/err" || die "the pack was not used: $(cat "$work/err")"
+  grep -q 'found in /app/app.hfpack' "$work/err" || die "the pack was not used: $(cat "$work/err")"
 done
 
 # Without the pack: an error that names the kernel and the command that makes it.

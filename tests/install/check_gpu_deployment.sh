@@ -80,7 +80,7 @@ for compile in auto never; do
   run HIPFLASH_COMPILE=$compile "$program" >"$work/out" 2>"$work/err" ||
     die "with the pack (HIPFLASH_COMPILE=$compile): $(cat "$work/err")"
   grep -q 'largest error' "$work/out" || die "no output: $(cat "$work/out" "$work/err")"
-  grep -q 'prebuilt in /mnt/data' "$work/err" || die "the pack was not used: $(cat "$work/err")"
+  grep -q 'found in /mnt/data' "$work/err" || die "the pack was not used: $(cat "$work/err")"
 done
 run "$hipflash" info >"$work/out" 2>/dev/null
 grep -A 6 "^$HIPFLASH_DEVICE" "$work/out" | grep -q 'no compiler' || die "hipRTC was there: $(cat "$work/out")"

@@ -28,7 +28,7 @@ add_test(
   COMMAND
     ${CMAKE_CTEST_COMMAND} --build-and-test "${PROJECT_SOURCE_DIR}" "${other_build}" --build-generator
     "${CMAKE_GENERATOR}" --build-noclean --build-options -DBUILD_SHARED_LIBS=$<STREQUAL:${other},shared>
-    -DHIPFLASH_BUILD_TESTS=OFF -DHIPFLASH_BASELINE_KERNELS=OFF -DCMAKE_BUILD_TYPE=Release
+    -DHIPFLASH_BUILD_TESTS=OFF -DHIPFLASH_GENERAL_KERNELS=OFF -DCMAKE_BUILD_TYPE=Release
     -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER})
 set_tests_properties(install.build_${other} PROPERTIES LABELS install TIMEOUT 3600 PROCESSORS 2 FIXTURES_SETUP
                                                        other_kind)

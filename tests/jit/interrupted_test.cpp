@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <csignal>
+#include <stop_token>
+#include <thread>
 
 #include "jit/private_folder.h"
 #include "support.h"
@@ -70,6 +72,39 @@ INSTANTIATE_TEST_SUITE_P(Signals, InterruptedBy, testing::Values(SIGINT, SIGTERM
                          [](const auto& parameter) {
                            return "signal" + std::to_string(parameter.param);
                          });
+
+// Whoever asked for a compile ahead stops it; who else waits for the same code gets it all the
+// same.
+TEST_F(Interrupted, ACompileThatIsNotWantedAnyMoreEnds) {
+  for (const CompileMode mode : {CompileMode::process, CompileMode::in_process}) {
+    for (const char* name : {"begun", "pid"}) fs::remove(folder_ / name);
+    write_script(folder_ / "c++",
+                 "case \"$1\" in --version|-dumpmachine) exec c++ \"$1\";; esac\n"
+                 "test -e '" +
+                     (folder_ / "begun") +
+                     "' && exec c++ \"$@\"\n"
+                     "touch '" +
+                     (folder_ / "begun") + "'\necho $$ > '" + (folder_ / "pid") +
+                     "'\nexec sleep 600\n");
+    ProviderOptions options = small_options("");
+    options.mode = mode;
+    options.limits.seconds = 600;
+    CodeProvider provider(options);
+    std::stop_source stop;
+    const auto ahead = provider.get_async(small_spec(), stop.get_token());
+    const pid_t compiler = pid_in(folder_ / "pid");
+    ASSERT_GT(compiler, 0);
+    std::thread other([&] { EXPECT_FALSE(provider.get(small_spec()).bytes.empty()); });
+    stop.request_stop();
+    const Error error = error_of([&] { ahead.get(); });
+    EXPECT_EQ(error.code(), ErrorCode::CompileFailed);
+    EXPECT_THAT(error.what(), testing::HasSubstr("not wanted any more"));
+    other.join();
+    EXPECT_TRUE(ends_soon(compiler));
+    EXPECT_EQ(provider.counters().compiles, 1u);
+    EXPECT_THAT(names_in(temporary_.path()), testing::IsEmpty());
+  }
+}
 
 TEST_F(Interrupted, WithoutAHelperTheNextProcessRemovesTheFiles) {
   const pid_t child = start_endless_compile(CompileMode::in_process);

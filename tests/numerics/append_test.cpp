@@ -31,18 +31,6 @@ struct AppendCase {
   Layout layout = Layout::bshd;
 };
 
-std::vector<float> values_of(const OwnedTensor& t) {
-  std::vector<float> values;
-  for (std::int64_t b = 0; b < t.view().batch; ++b) {
-    for (std::int64_t s = 0; s < t.view().seq; ++s) {
-      for (std::int64_t h = 0; h < t.view().heads; ++h) {
-        for (std::int64_t d = 0; d < t.view().dim; ++d) values.push_back(t.get(b, s, h, d));
-      }
-    }
-  }
-  return values;
-}
-
 class AppendData {
  public:
   explicit AppendData(const AppendCase& given)
@@ -263,9 +251,35 @@ void expect_right(const AppendCase& c, Target& target) {
   data.expect_right();
   EXPECT_EQ(target.context().take_fault(), "");
   write_result(target.context().device(),
-               {"attention_append", c.dtype, c.dim, c.value_dim,
+               {"append_kv", c.dtype, c.dim, c.value_dim,
                 c.rotary_dim > 0 ? "append_kv with rotation" : "append_kv",
                 right_so_far && !::testing::Test::HasFailure(), data.largest_error, 0.0});
+}
+
+// What a race between threads or blocks would change.
+TEST_P(FullOperations, FiftyAppendsGiveTheSameBits) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const std::int64_t page_size : {0, 4}) {
+      AppendCase c;
+      c.dtype = dtype;
+      c.rows = {7, 1, 5};
+      c.packed = true;
+      c.page_size = page_size;
+      c.rotary_dim = 64;
+      c.queries = true;
+      AppendData first(c);
+      first.run(here());
+      first.expect_right();
+      for (int i = 0; i < 50; ++i) {
+        AppendData again(c);
+        again.run(here());
+        ASSERT_TRUE(same_bits(values_of(again.k), values_of(first.k))) << i;
+        ASSERT_TRUE(same_bits(values_of(again.v), values_of(first.v))) << i;
+        ASSERT_TRUE(same_bits(values_of(again.q_out), values_of(first.q_out))) << i;
+        ASSERT_EQ(again.next, first.next) << i;
+      }
+    }
+  }
 }
 
 TEST_P(SmallOperations, AppendsToADenseCache) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include <random>
 
 #include "hipflash/prebuilt.h"
+#include "numerics/results.h"
 #include "platform/cpu/isa.h"
 #include "verify/convert.h"
 
@@ -17,7 +19,7 @@ namespace hipflash::testing {
 namespace {
 
 constexpr std::size_t kGuardBytes = 256;
-constexpr std::uint8_t kPattern = 0xa5;
+constexpr std::uint8_t kPattern = 0xff;  // NaN in every type
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 Strides strides_for(Layout layout, std::int64_t seq, std::int64_t heads, std::int64_t dim) {
@@ -30,6 +32,8 @@ Strides strides_for(Layout layout, std::int64_t seq, std::int64_t heads, std::in
       return {seq * 3 * heads * dim, 3 * heads * dim, dim};
     case Layout::padded_rows:
       return {seq * heads * (dim + 3) + 5, heads * (dim + 3), dim + 3};
+    case Layout::aligned_gaps:  // of at least 32 bytes between rows
+      return {seq * heads * (dim + 16) + 16, heads * (dim + 16), dim + 16};
   }
   return {};
 }
@@ -44,6 +48,8 @@ const char* name_of(Layout layout) {
       return "packed_qkv";
     case Layout::padded_rows:
       return "padded_rows";
+    case Layout::aligned_gaps:
+      return "aligned_gaps";
   }
   return "?";
 }
@@ -154,6 +160,11 @@ std::vector<std::uint8_t> OwnedTensor::bytes() const {
   return all;
 }
 
+std::size_t OwnedTensor::end() const {
+  const auto last = std::find(inside_.rbegin(), inside_.rend(), true);
+  return last == inside_.rend() ? first_ : static_cast<std::size_t>(inside_.rend() - last);
+}
+
 bool OwnedTensor::untouched_outside() const {
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     if (!inside_[i] && memory_[i] != kPattern) return false;
@@ -218,6 +229,12 @@ TensorPointers AttentionData::pointers() const {
   return make_pointers(q.view(), k.view(), v.view(), out.view(), options);
 }
 
+std::vector<Block> AttentionData::blocks() {
+  return {block_of(q.memory()),         block_of(k.memory()), block_of(v.memory()),
+          block_of(out.memory(), true), block_of(lse, true),  block_of(slopes),
+          block_of(bias_f32),           block_of(bias_16),    block_of(mask)};
+}
+
 void AttentionData::poison() {
   out.fill(kNan);
   std::fill(lse.begin(), lse.end(), kNan);
@@ -228,9 +245,16 @@ void AttentionData::run(Context& ctx) {
   attention_forward(ctx, q.view(), k.view(), v.view(), out.view(), options);
 }
 
-verify::Verdict AttentionData::verdict(std::int64_t sampled_queries) const {
+void AttentionData::run(Target& target) {
+  poison();
+  target.run(target.context().plan(problem()), pointers(), blocks());
+}
+
+verify::Verdict AttentionData::verdict(std::int64_t sampled_queries,
+                                       std::uint64_t sample_seed) const {
   verify::ReferenceOptions reference;
   reference.most_queries = sampled_queries;
+  reference.sample_seed = sample_seed;
   return verify::check(problem(), pointers(), reference);
 }
 
@@ -256,12 +280,23 @@ Context& context_for(const std::string& isa, int threads) {
   return *context;
 }
 
-void expect_right(const AttentionCase& c, const std::string& isa) {
-  SCOPED_TRACE(::testing::Message() << c << " on " << isa);
+void expect_right(const AttentionCase& c, const std::string& target_name,
+                  const std::string& family) {
+  SCOPED_TRACE(::testing::Message() << c << " on " << target_name);
   AttentionData data(c);
-  data.run(context_for(isa));
-  // Sampled queries keep long sequences affordable; every element is still checked for poison.
-  const verify::Verdict verdict = data.verdict(c.seq_q > 600 ? 200 : 0);
+  Target& here = target(target_name);
+  const Plan plan = here.context().plan(data.problem());
+  SCOPED_TRACE(plan.explanation().text());
+  if (!family.empty()) {
+    EXPECT_EQ(plan.explanation().family, family);
+  }
+  data.poison();
+  here.run(plan, data.pointers(), data.blocks());
+  // The float64 reference of long sequences is what takes time on a few cores: there a random
+  // sample of the rows is held against it, another one in every case.
+  const bool sampled = here.is_cpu() && c.seq_q > 600;
+  const verify::Verdict verdict = data.verdict(sampled ? 200 : 0, c.seed + 1);
+  write_result(here.context().device(), plan, verdict);
   EXPECT_TRUE(verdict.ok()) << verdict.text();
   EXPECT_TRUE(data.out.untouched_outside()) << "something outside the output was written";
   if (c.lse) {

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "hipflash/attention.h"
+#include "numerics/target.h"
 #include "verify/reference.h"
 
 namespace hipflash::testing {
 
-enum class Layout { bshd, bhsd, packed_qkv, padded_rows };
+enum class Layout { bshd, bhsd, packed_qkv, padded_rows, aligned_gaps };
 
 // Which bias or mask a case has, and which of its dimensions are broadcast by stride 0.
 enum class Cells { none, full, shared_heads, one_row };
@@ -39,7 +40,7 @@ struct AttentionCase {
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c);
 
 // A tensor with memory of its own. Everything outside the view (gaps between rows, guards at both
-// ends) holds a pattern that check_untouched() looks at.
+// ends) is NaN; untouched_outside() tells whether it still is.
 class OwnedTensor {
  public:
   OwnedTensor(DType dtype, std::int64_t batch, std::int64_t seq, std::int64_t heads,
@@ -56,6 +57,8 @@ class OwnedTensor {
   // All of the memory, guards included, and where the view starts in it.
   std::vector<std::uint8_t>& memory() { return memory_; }
   std::size_t offset() const { return first_; }
+  // Behind the last byte of the view.
+  std::size_t end() const;
 
  private:
   Tensor view_;
@@ -78,19 +81,23 @@ class AttentionData {
 
   Problem problem() const;
   TensorPointers pointers() const;
+  std::vector<Block> blocks();
   // Poisons the outputs with NaN.
   void poison();
   // Poisons the outputs and runs.
   void run(Context& ctx);
-  // By the acceptance rule; explains what is wrong.
-  verify::Verdict verdict(std::int64_t sampled_queries = 0) const;
+  void run(Target& target);
+  // By the acceptance rule; explains what is wrong. So many queries are looked at, or all.
+  verify::Verdict verdict(std::int64_t sampled_queries = 0, std::uint64_t sample_seed = 1) const;
 };
 
 // Contexts of this process, one per instruction set that the machine has (or the one given).
 std::vector<std::string> available_isas();
 Context& context_for(const std::string& isa, int threads = 2);
 
-// Runs a case on one instruction set and expects it right, with nothing written outside the output.
-void expect_right(const AttentionCase& c, const std::string& isa);
+// Runs a case and expects it right, with nothing written outside the output. `family` is the kernel
+// family that is to serve it; empty: any.
+void expect_right(const AttentionCase& c, const std::string& target_name,
+                  const std::string& family = {});
 
 }  // namespace hipflash::testing

@@ -175,6 +175,25 @@ TEST_P(SmallOperations, MergeOfOneIsACopy) {
   expect_right(c, here());
 }
 
+// What a race between threads or blocks would change.
+TEST_P(FullOperations, FiftyMergesGiveTheSameBits) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    MergeCase c;
+    c.dtype = dtype;
+    c.counts = {3, 1, 0, 5};
+    c.seq = 37;
+    MergeData first(c);
+    first.run(here());
+    first.expect_right();
+    for (int i = 0; i < 50; ++i) {
+      MergeData again(c);
+      again.run(here());
+      ASSERT_TRUE(same_bits(values_of(again.out), values_of(first.out))) << i;
+      ASSERT_TRUE(same_bits(again.lse, first.lse)) << i;
+    }
+  }
+}
+
 TEST_P(SmallOperations, MergeRefusesWhatIsNotOneShape) {
   MergeCase c;
   c.part_dtype = DType::bf16;  // the result is f16

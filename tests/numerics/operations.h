@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,28 @@ class SmallOperations : public ::testing::TestWithParam<std::string> {
  protected:
   Target& here() { return target(GetParam()); }
 };
+// Calls that are not.
+using FullOperations = SmallOperations;
+
+inline std::vector<float> values_of(const OwnedTensor& t) {
+  std::vector<float> values;
+  for (std::int64_t b = 0; b < t.view().batch; ++b) {
+    for (std::int64_t s = 0; s < t.view().seq; ++s) {
+      for (std::int64_t h = 0; h < t.view().heads; ++h) {
+        for (std::int64_t d = 0; d < t.view().dim; ++d) values.push_back(t.get(b, s, h, d));
+      }
+    }
+  }
+  return values;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
 
 inline Block block_of(OwnedTensor& tensor, bool written = false) {
-  return {tensor.memory().data(), tensor.memory().size(), written};
-}
-template <class T>
-Block block_of(std::vector<T>& data, bool written = false) {
-  return {data.data(), data.size() * sizeof(T), written};
+  return block_of(tensor.memory(), written);
 }
 
 // The tensor as the device sees it.

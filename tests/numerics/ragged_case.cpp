@@ -43,20 +43,20 @@ std::int64_t pages_of(const RaggedCase& c, std::int64_t positions) {
 
 OwnedTensor query_tensor(const RaggedCase& c, std::int64_t dim) {
   if (c.packed_q) {
-    return {c.dtype, 1, total(c.queries) + 2 * c.gap, c.heads_q, dim, Layout::bshd};
+    return {c.dtype, 1, total(c.queries) + 2 * c.gap, c.heads_q, dim, c.layout};
   }
-  return {c.dtype, c.batch(), largest(c.queries), c.heads_q, dim, Layout::bshd};
+  return {c.dtype, c.batch(), largest(c.queries), c.heads_q, dim, c.layout};
 }
 
 // A pool has a third more pages than are used.
 OwnedTensor key_tensor(const RaggedCase& c, std::int64_t dim) {
   switch (c.form) {
     case KeyForm::dense:
-      return {c.dtype, c.batch(), largest(c.keys), c.heads_kv, dim, Layout::bshd};
+      return {c.dtype, c.batch(), largest(c.keys), c.heads_kv, dim, c.layout};
     case KeyForm::packed:
-      return {c.dtype, 1, total(c.keys) + 2 * c.gap, c.heads_kv, dim, Layout::bshd};
+      return {c.dtype, 1, total(c.keys) + 2 * c.gap, c.heads_kv, dim, c.layout};
     case KeyForm::cache:
-      return {c.dtype, c.batch() + c.spare_slots, positions_of(c), c.heads_kv, dim, Layout::bshd};
+      return {c.dtype, c.batch() + c.spare_slots, positions_of(c), c.heads_kv, dim, c.layout};
     case KeyForm::paged:
       break;
   }
@@ -102,6 +102,7 @@ std::ostream& operator<<(std::ostream& out, const RaggedCase& c) {
   out << " " << name_of(c.form);
   if (c.form == KeyForm::paged) out << c.page_size;
   if (c.capacity) out << " capacity" << c.capacity;
+  if (c.layout == Layout::padded_rows) out << " padded rows";
   if (c.batch_index) out << " batch_index";
   if (c.left_padding) out << " left_padding";
   if (c.offsets_are_64bit) out << " int64";
@@ -272,18 +273,15 @@ TensorPointers RaggedData::pointers() const {
 }
 
 std::vector<Block> RaggedData::blocks() {
-  std::vector<Block> blocks;
-  const auto add = [&]<class T>(std::vector<T>& memory, bool written = false) {
-    blocks.push_back({memory.data(), memory.size() * sizeof(T), written});
-  };
-  for (OwnedTensor* tensor : {&q, &k, &v}) add(tensor->memory());
-  add(out.memory(), true);
-  add(lse, true);
-  for (auto* array : {&slopes, &bias, &sinks}) add(*array);
-  for (auto* array : {&cu_q, &cu_k, &lengths, &slots, &padding, &table}) add(*array);
-  for (auto* array : {&cu_q_64, &cu_k_64}) add(*array);
-  add(mask);
-  return blocks;
+  return {block_of(q.memory()), block_of(k.memory()),
+          block_of(v.memory()), block_of(out.memory(), true),
+          block_of(lse, true),  block_of(slopes),
+          block_of(bias),       block_of(sinks),
+          block_of(cu_q),       block_of(cu_k),
+          block_of(lengths),    block_of(slots),
+          block_of(padding),    block_of(table),
+          block_of(cu_q_64),    block_of(cu_k_64),
+          block_of(mask)};
 }
 
 void RaggedData::poison() {

@@ -33,8 +33,9 @@ struct RaggedCase {
   std::int64_t spare_slots = 0;  // slots (rows of the table) beyond the batch
   bool batch_index = false, left_padding = false;
   bool offsets_are_64bit = false;
-  bool hints = true;     // varlen.max_seq_q and max_seq_k are given
-  std::int64_t gap = 0;  // packed rows before the first and after the last sequence
+  bool hints = true;             // varlen.max_seq_q and max_seq_k are given
+  std::int64_t gap = 0;          // packed rows before the first and after the last sequence
+  Layout layout = Layout::bshd;  // of all tensors but pages
   bool causal = false;
   MaskAlignment alignment = MaskAlignment::bottom_right;
   Window window;

@@ -13,18 +13,24 @@
 namespace hipflash::testing {
 
 struct Result {
-  std::string family;  // "gpu/attention_forward.hip"
+  std::string family;  // "gpu/attention_forward_cdna.hip"
   DType dtype = DType::f32;
   std::int64_t head_dim = 0, value_head_dim = 0;
   std::string features;  // the class that the case counts in
   bool right = false;
   double error = 0.0, lse_error = 0.0;  // the largest
+  // Of runs with a tile config of the test's choice: "waves=4 tile_keys=64", and how many configs
+  // the family lists for the case. Empty: the library chose.
+  std::string config = {};
+  std::size_t listed = 0;
+  bool in_list = false;  // else it is a built-in default beside the list
+  bool spills = false;   // its kernel keeps registers in memory
 };
 
 inline void write_result(const DeviceInfo& device, const Result& result) {
   const char* const path = std::getenv("HIPFLASH_RESULTS");
   if (!path || device.id.platform == Platform::cpu) return;
-  const nlohmann::ordered_json line = {
+  nlohmann::ordered_json line = {
       {"kind", "ran"},
       {"device", device.name},
       {"arch", device.arch},
@@ -37,6 +43,12 @@ inline void write_result(const DeviceInfo& device, const Result& result) {
       {"error", result.error},
       {"lse_error", result.lse_error},
   };
+  if (!result.config.empty()) {
+    line["config"] = result.config;
+    line["listed"] = result.listed;
+    line["in_list"] = result.in_list;
+    line["spills"] = result.spills;
+  }
   std::ofstream(path, std::ios::app) << line.dump() + "\n";
 }
 

@@ -6,12 +6,15 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "jit/code_provider.h"
 #include "numerics/attention_case.h"
 #include "plan/cpu_plan.h"
+#include "plan/dense_problem.h"
 #include "platform/cpu/cpu_device.h"
+#include "platform/cpu/isa.h"
 #include "verify/convert.h"
 
 namespace hipflash::testing {
@@ -51,20 +54,12 @@ class Rows {
 class Stream : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Stream, ChangesNoBit) {
-  platform::CpuDevice device(2, GetParam());
+  platform::CpuDevice device(2, platform::choose_isa(GetParam()));
   jit::CodeProvider provider(jit::provider_options_from_settings());
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const std::int64_t dim : {64, 80}) {
-      Problem problem;
-      problem.dtype = dtype;
-      problem.batch = 13;
-      problem.heads_q = dim == 64 ? 5 : 10;
-      problem.heads_kv = 5;
-      problem.seq_q = 1;
-      problem.seq_k = 3;
-      problem.head_dim = problem.value_head_dim = dim;
+      Problem problem = plan::dense_problem({dtype, 13, dim == 64 ? 5 : 10, 5, 1, 3, dim, false});
       problem.features.lse = problem.features.sinks = true;
-      problem.set_dense_bshd();
       const plan::KernelPlan plan = plan::plan_cpu(problem, device.isa(), 2);
       const auto module = device.load(provider.get(plan.spec));
       const std::int64_t count = problem.batch * problem.heads_q * dim;
@@ -78,7 +73,7 @@ TEST_P(Stream, ChangesNoBit) {
         AttentionArgs args = plan.args;
         args.q = q.data(), args.k = k.data(), args.v = v.data(), args.out = out.data();
         args.lse = lse.data(), args.sinks = sinks.data();
-        device.prepare(module, launch)->run(args, {});
+        device.prepare(module, launch)->run(std::move(args), {});
       };
       const auto rows = static_cast<std::size_t>(problem.batch * problem.heads_q);
       Rows cached(dtype, count, 0);

@@ -20,6 +20,11 @@ struct Block {
   bool written = false;
 };
 
+template <class T>
+Block block_of(std::vector<T>& data, bool written = false) {
+  return {data.data(), data.size() * sizeof(T), written};
+}
+
 class Target {
  public:
   virtual ~Target() = default;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "api/planning.h"
+#include "plan/dense_problem.h"
 #include "plan/gpu_plan.h"
 
 namespace hipflash::plan {
@@ -11,16 +12,7 @@ constexpr const char* kArchs[] = {"gfx906",  "gfx908",  "gfx90a",  "gfx942", "gf
                                   "gfx1030", "gfx1100", "gfx1201", "sm_80",  "sm_90a"};
 
 Problem problem(DType dtype, std::int64_t seq_q, std::int64_t seq_k) {
-  Problem p;
-  p.dtype = dtype;
-  p.batch = 2;
-  p.heads_q = 8;
-  p.heads_kv = 2;
-  p.seq_q = seq_q;
-  p.seq_k = seq_k;
-  p.head_dim = p.value_head_dim = 64;
-  p.set_dense_bshd();
-  return p;
+  return dense_problem({dtype, 2, 8, 2, seq_q, seq_k, 64, false});
 }
 
 KernelPlan general(const Problem& p, const char* arch, int compute_units = 304) {

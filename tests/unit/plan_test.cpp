@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/cpu_plan.h"
+#include "plan/dense_problem.h"
 #include "plan/kernel_facts.h"
 #include "plan/mask_bounds.h"
 
@@ -13,14 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Problem problem(std::int64_t seq_q, std::int64_t seq_k) {
-  Problem p;
-  p.batch = 1;
-  p.heads_q = p.heads_kv = 4;
-  p.seq_q = seq_q;
-  p.seq_k = seq_k;
-  p.head_dim = p.value_head_dim = 64;
-  p.set_dense_bshd();
-  return p;
+  return dense_problem({DType::f32, 1, 4, 4, seq_q, seq_k, 64, false});
 }
 
 // Whether query i sees key j by the definition in problem.h.

@@ -11,6 +11,7 @@
 #include "api/check.h"
 #include "api/problem_hash.h"
 #include "hipflash/attention.h"
+#include "plan/dense_problem.h"
 
 namespace hipflash {
 namespace {
@@ -18,14 +19,8 @@ namespace {
 using ::testing::HasSubstr;
 
 Problem dense(std::int64_t heads_q = 4, std::int64_t heads_kv = 2) {
-  Problem p;
-  p.batch = 2;
-  p.heads_q = heads_q;
-  p.heads_kv = heads_kv;
-  p.seq_q = p.seq_k = 16;
-  p.head_dim = p.value_head_dim = 64;
+  Problem p = plan::dense_problem({DType::f32, 2, heads_q, heads_kv, 16, 16, 64, false});
   p.features.lse = true;
-  p.set_dense_bshd();
   return p;
 }
 

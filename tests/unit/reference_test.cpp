@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "hipflash/error.h"
@@ -370,6 +373,17 @@ TEST(Reference, ThreadsAndSamplingDoNotChangeAnything) {
   EXPECT_EQ(sample_queries(4, 100), (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(sample_queries(4, 1), (std::vector<std::int64_t>{0}));
   EXPECT_TRUE(sample_queries(0, 3).empty());
+  std::set<std::int64_t> seen;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const std::vector<std::int64_t> sample = sample_queries(1000, 64, seed);
+    EXPECT_EQ(sample.size(), 64u);
+    EXPECT_EQ(std::adjacent_find(sample.begin(), sample.end(), std::greater_equal<>()),
+              sample.end());
+    EXPECT_EQ(sample.front(), 0);
+    EXPECT_EQ(sample.back(), 999);
+    seen.insert(sample.begin(), sample.end());
+  }
+  EXPECT_GT(seen.size(), 960u);  // all but those beside the first and the last
 }
 
 TEST(Reference, AnyStrides) {
@@ -414,7 +428,10 @@ TEST_P(Rule, AcceptsTheReferenceAndThePlainComputation) {
   const Reference reference = attention_f64(c.problem, c.tensors);
   c.store_result(reference);
   EXPECT_TRUE(check(c.problem, c.tensors).ok()) << check(c.problem, c.tensors).text();
-  c.store_result(attention_low(c.problem, c.tensors));
+  // The LSE of the plain computation is of scores in 16 bits, which no kernel has.
+  Reference low = attention_low(c.problem, c.tensors);
+  if (c.dtype != DType::f32) low.lse = reference.lse;
+  c.store_result(low);
   const Verdict verdict = check(c.problem, c.tensors);
   EXPECT_TRUE(verdict.ok()) << verdict.text();
   EXPECT_GT(verdict.out.max_error, 0);
@@ -444,6 +461,29 @@ TEST_P(Rule, RejectsOneWrongElement) {
   verdict = check(c.problem, c.tensors);
   EXPECT_TRUE(verdict.out.ok);
   EXPECT_FALSE(verdict.lse.ok);
+}
+
+// Rows that see keys of very negative bias only have an LSE of -6e4: they give nothing to others.
+TEST_P(Rule, HoldsEachRowOfTheLseAgainstItsOwnSize) {
+  Case c(GetParam());
+  std::vector<float> bias(static_cast<std::size_t>(c.problem.seq_q), 0.0f);
+  bias[1] = -6e4f;
+  c.problem.features.bias = true;
+  c.problem.bias = {0, 0, 1, 0};
+  c.problem.bias_dtype = DType::f32;
+  c.tensors.bias = bias.data();
+  const Reference reference = attention_f64(c.problem, c.tensors);
+  c.store_result(reference);
+  ASSERT_TRUE(check(c.problem, c.tensors).ok()) << check(c.problem, c.tensors).text();
+  const auto at = [&](std::int64_t query) {
+    return static_cast<std::size_t>(query * c.problem.lse.seq);
+  };
+  ASSERT_LT(c.lse[at(1)], -5e4f);
+  c.lse[at(1)] += 1.0f;  // of 6e4: within the bound in 16 bits
+  EXPECT_EQ(check(c.problem, c.tensors).ok(), c.dtype != DType::f32);
+  c.store_result(reference);
+  c.lse[at(5)] += 0.02f;
+  EXPECT_FALSE(check(c.problem, c.tensors).lse.ok);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Rule, testing::Values(DType::f32, DType::f16, DType::bf16),

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/planning.h"
+#include "plan/dense_problem.h"
 #include "plan/gpu_plan.h"
 
 namespace hipflash::plan {
@@ -13,16 +14,7 @@ namespace {
 
 Problem decoding(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv,
                  std::int64_t queries, std::int64_t keys) {
-  Problem p;
-  p.dtype = DType::f16;
-  p.batch = batch;
-  p.heads_q = heads_q;
-  p.heads_kv = heads_kv;
-  p.seq_q = queries;
-  p.seq_k = keys;
-  p.head_dim = p.value_head_dim = 128;
-  p.set_dense_bshd();
-  return p;
+  return dense_problem({DType::f16, batch, heads_q, heads_kv, queries, keys, 128, false});
 }
 
 platform::DeviceFacts device(const char* arch, int units) {
@@ -71,18 +63,18 @@ TEST(RowTiles, PartsOfABlockShareKeysWhereBlocksAreFew) {
     return plan_gpu(decoding(batch, 32, 8, queries, keys), device(arch, 132));
   };
   const KernelPlan one_each = plan(16);
-  EXPECT_EQ(parts(one_each), 3) << "a block for each multiprocessor";
+  EXPECT_EQ(parts(one_each), 4) << "a block for each multiprocessor";
   EXPECT_EQ(one_each.args.splits, 1);
   const auto& launch = std::get<platform::GpuLaunch>(one_each.launch);
   EXPECT_EQ(launch.merge.blocks, 0U);
-  EXPECT_EQ(launch.forward.threads, 96U);
-  EXPECT_EQ(launch.forward.thread_rows, 3U);
+  EXPECT_EQ(launch.forward.threads, 128U);
+  EXPECT_EQ(launch.forward.thread_rows, 4U);
   EXPECT_EQ(parts(plan(1)), 4);
   EXPECT_EQ(plan(1).args.splits, 16) << "8 blocks on 132 multiprocessors";
   EXPECT_EQ(parts(plan(1, "sm_90a", 8)), 3) << "32 rows: four do not fit with pages";
   EXPECT_EQ(parts(plan(64)), 1) << "small blocks fill the device";
   EXPECT_EQ(parts(plan(1, "sm_90a", 1, 8192)), 1) << "few keys for each of 64 parts";
-  EXPECT_EQ(parts(plan(16, "sm_86")), 1) << "the shared memory of one";
+  EXPECT_EQ(parts(plan(1, "sm_86")), 1) << "the shared memory of one";
   Problem invariant = decoding(1, 32, 8, 1, 65536);
   invariant.batch_invariant = true;
   EXPECT_EQ(parts(plan_gpu(invariant, device("sm_90a", 132))), 1) << "whatever the batch";

@@ -46,6 +46,7 @@ TEST(ThreadPool, ServesSeveralCallersAtOnce) {
   for (auto& caller : callers) caller.join();
 }
 
+// Fails by hanging or crashing.
 TEST(ThreadPool, StartsAndStopsWithoutWork) {
   for (int i = 0; i < 50; ++i) ThreadPool pool(4);
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/dense_problem.h"
 #include "plan/gpu_plan.h"
 #include "plan/tiny_plan.h"
 
@@ -12,15 +13,7 @@ using ::testing::HasSubstr;
 
 Problem tiny(std::int64_t batch, std::int64_t heads, std::int64_t seq_q, std::int64_t seq_k,
              std::int64_t dim) {
-  Problem p;
-  p.dtype = DType::f16;
-  p.batch = batch;
-  p.heads_q = p.heads_kv = heads;
-  p.seq_q = seq_q;
-  p.seq_k = seq_k;
-  p.head_dim = p.value_head_dim = dim;
-  p.set_dense_bshd();
-  return p;
+  return dense_problem({DType::f16, batch, heads, heads, seq_q, seq_k, dim, false});
 }
 
 TEST(TinyPlan, OneLaunchOverAllRowsOnEveryGpu) {

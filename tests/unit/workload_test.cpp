@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "api/operation_kernels.h"
@@ -14,6 +15,7 @@
 #include "api/problem_hash.h"
 #include "api/problem_json.h"
 #include "hipflash/error.h"
+#include "plan/dense_problem.h"
 
 namespace hipflash {
 namespace {
@@ -21,16 +23,8 @@ namespace {
 using ::testing::HasSubstr;
 
 Problem sample() {
-  Problem p;
-  p.dtype = DType::bf16;
-  p.batch = 2;
-  p.heads_q = 8;
-  p.heads_kv = 2;
-  p.seq_q = 3;
-  p.seq_k = 300;
-  p.head_dim = 80;
+  Problem p = plan::dense_problem({DType::bf16, 2, 8, 2, 3, 300, 80, true});
   p.value_head_dim = 96;
-  p.causal = true;
   p.set_dense_bshd();
   return p;
 }
@@ -97,13 +91,7 @@ TEST(ProblemJson, FloatsComeBackBitForBit) {
 TEST(ProblemJson, WhatIsLeftOutIsADenseCall) {
   const Problem p = api::problem_from_json(nlohmann::json::parse(
       R"({"dtype":"f16","heads_q":4,"seq_q":128,"head_dim":64,"bias":true})"));
-  Problem want;
-  want.dtype = DType::f16;
-  want.batch = 1;
-  want.heads_q = want.heads_kv = 4;
-  want.seq_q = want.seq_k = 128;
-  want.head_dim = want.value_head_dim = 64;
-  want.set_dense_bshd();
+  Problem want = plan::dense_problem({DType::f16, 1, 4, 4, 128, 128, 64, false});
   want.lse = {};
   want.features.bias = true;
   want.bias = {0, 128 * 128, 128, 1};

@@ -1,14 +1,18 @@
-// Words for texts that are the same on AMD GPUs, on NVIDIA GPUs and on the host: what amd.h, cuda.h
-// and host.h name alike, and the few things that they do not. For kernels that memory bounds, which
-// have no use for a matrix unit.
+// Words for texts that are the same on AMD GPUs, on NVIDIA GPUs and on the host: what amd/hip.h,
+// nv/cuda.h and their host.h name alike, and the few things that they do not. For kernels that
+// memory bounds, which have no use for a matrix unit.
 #pragma once
 
+// A text has each file once: this one where amd/host.h finds it as well as nv/host.h.
+#if defined(HF_HOST) || !(defined(__CUDACC__) || defined(__AMDGCN__) || defined(__HIP__))
+#include "gpu/tile/host_bits.h"
+#endif
 #if defined(__CUDACC__)
-#include "gpu/tile/cuda.h"
+#include "gpu/tile/nv/cuda.h"
 #elif defined(__AMDGCN__) || defined(__HIP__)
-#include "gpu/tile/amd.h"
+#include "gpu/tile/amd/hip.h"
 #else
-#include "gpu/tile/host.h"
+#include "gpu/tile/amd/host.h"
 #endif
 
 #if defined(__CUDACC__)
@@ -26,9 +30,6 @@
 namespace hipflash {
 
 #if defined(__CUDACC__)
-using u32 = unsigned;
-using u16 = unsigned short;
-
 HF_DEVICE int thread_id() {
   return (int)threadIdx.x;
 }
@@ -37,12 +38,6 @@ HF_DEVICE int block_id() {
 }
 HF_DEVICE float lane_xor(float x, int mask) {
   return __shfl_xor_sync(~0u, x, mask);
-}
-HF_DEVICE u32 bits(float x) {
-  return __float_as_uint(x);
-}
-HF_DEVICE float from_bits(u32 x) {
-  return __uint_as_float(x);
 }
 HF_DEVICE float hf_exp2(float x) {
   return exp2_fast(x);
@@ -73,13 +68,7 @@ HF_DEVICE float half_element(u16 x) {
 template <ElementType kType>
 HF_DEVICE u32 half_pair(float first, float second) {
 #if defined(__CUDACC__)
-  u32 word;
-  if constexpr (kType == ElementType::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  }
-  return word;
+  return pack_as<kType == ElementType::bf16>(first, second);
 #else
   if constexpr (kType == ElementType::bf16) return pack_bf16_nearest(first, second);
   return pack_f16_nearest(first, second);
@@ -107,9 +96,7 @@ struct alignas(16) Piece {
 HF_DEVICE Piece load_piece(const void* from) {
   Piece x;
 #if defined(__CUDACC__)
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x.word[0]), "=r"(x.word[1]), "=r"(x.word[2]), "=r"(x.word[3])
-               : "l"(from));
+  load_global(x.word, from);
 #else
   const u32x4 words = *(const HF_GLOBAL u32x4*)from;
   HF_UNROLL

@@ -64,8 +64,8 @@ DeviceFacts cpu_facts(int threads, CpuIsa isa) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads, const std::string& isa)
-    : isa_(choose_isa(isa)),
+CpuDevice::CpuDevice(int threads, CpuIsa isa)
+    : isa_(isa),
       facts_(cpu_facts(threads, isa_)),
       pool_(std::make_shared<jit::ForkLocal<ThreadPool>>(
           [n = facts_.compute_units] { return std::make_unique<ThreadPool>(n); })) {}
@@ -104,7 +104,7 @@ class CpuRunner final : public Runner {
         forward_(module_->entry<CpuModule::Entry>("attention_forward")),
         merge_(module_->entry<CpuModule::Entry>("attention_merge")) {}
 
-  void run(AttentionArgs args, Stream) const override {
+  void run(AttentionArgs&& args, Stream) const override {
     CpuWork work = launch_.work;
     std::size_t partials = launch_.partial_bytes;
     if (launch_.ragged) {
@@ -152,7 +152,7 @@ class CpuOperation final : public Operation {
         items_(launch.items),
         entry_(module_->entry<CpuModule::OperationEntry>(launch.entry)) {}
 
-  void run(const void* arguments, std::initializer_list<NamedPointer>, Stream) const override {
+  void run(const void* arguments, std::span<const NamedPointer>, Stream) const override {
     if (items_ == 1) {
       entry_(arguments, 0);
       return;

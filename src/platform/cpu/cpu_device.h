@@ -29,7 +29,7 @@ class CpuModule final : public Module {
 class CpuDevice final : public Device {
  public:
   // `threads` 0: one per available CPU. `isa` as in HIPFLASH_CPU_ISA.
-  CpuDevice(int threads, const std::string& isa);
+  CpuDevice(int threads, CpuIsa isa);
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   CpuIsa isa() const noexcept { return isa_; }

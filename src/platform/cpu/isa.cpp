@@ -118,19 +118,19 @@ const IsaReport& isa_report() {
   return report;
 }
 
-CpuIsa choose_isa(const std::string& name) {
+CpuIsa choose_isa(const std::string& name, const char* asked_by) {
   if (name.empty() || name == "auto") return isa_report().fastest;
   const CpuIsa best = isa_report().best;
   for (const CpuIsa isa : {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16}) {
     if (name != cpu_isa_facts(isa).name) continue;
     if (isa > best) {
-      fail(ErrorCode::InvalidArgument, "HIPFLASH_CPU_ISA=\"{}\": this CPU can use at most {}", name,
+      fail(ErrorCode::InvalidArgument, "{} = \"{}\": this CPU can use at most {}", asked_by, name,
            cpu_isa_facts(best).name);
     }
     return isa;
   }
   fail(ErrorCode::InvalidArgument,
-       "HIPFLASH_CPU_ISA=\"{}\" must be one of auto, avx512_bf16, avx512, avx2, portable", name);
+       "{} = \"{}\" must be one of auto, avx512_bf16, avx512, avx2, portable", asked_by, name);
 }
 
 CpuIsa isa_for(CpuIsa isa, ElementType element) noexcept {

@@ -20,7 +20,7 @@ const IsaReport& isa_report();
 
 // The set that `name` asks for ("" or "auto": the fastest). InvalidArgument if it is unknown or the
 // CPU lacks it: a slower set is never taken silently.
-CpuIsa choose_isa(const std::string& name);
+CpuIsa choose_isa(const std::string& name, const char* asked_by = "HIPFLASH_CPU_ISA");
 
 // The instruction set that serves an element type when `isa` is available: avx512_bf16 is for bf16.
 CpuIsa isa_for(CpuIsa isa, ElementType element) noexcept;

@@ -9,6 +9,7 @@
 #include "core/fail.h"
 #include "platform/cuda/tensor_map.h"
 #include "platform/gpu/gpu_module.h"
+#include "platform/gpu/recorded.h"
 
 namespace hipflash::platform {
 // A ring of zeroed words. A kernel leaves its word zero, so a word is free again when its launch is
@@ -42,9 +43,30 @@ class GpuDevice::Counters {
 
 namespace {
 
+// What a call reads and writes, by the names of attention.h; null: nothing. Without keys nothing is
+// read of what belongs to them.
+std::array<NamedPointer, 15> pointers_of(const AttentionArgs& args) {
+  const bool keys = args.seq_k > 0;
+  return {{{"q", args.q},
+           {"k", keys ? args.k : nullptr},
+           {"v", keys ? args.v : nullptr},
+           {"out", args.out},
+           {"lse", args.lse},
+           {"bias", keys ? args.bias : nullptr},
+           {"mask", keys ? args.mask : nullptr},
+           {"alibi.slopes", args.alibi},
+           {"sinks", args.sinks},
+           {"varlen.cu_seqlens_q", args.cu_seqlens_q},
+           {"varlen.cu_seqlens_k", args.cu_seqlens_k},
+           {"cache.lengths", args.kv_lengths},
+           {"cache.batch_index", args.kv_batch_index},
+           {"cache.left_padding", args.kv_left_padding},
+           {"paged.block_table", args.block_table}}};
+}
+
 class GpuRunner final : public Runner {
  public:
-  GpuRunner(GpuDriver& driver, DeviceFacts facts, std::shared_ptr<const GpuModule> module,
+  GpuRunner(GpuDriver& driver, DeviceFacts facts, std::shared_ptr<GpuModule> module,
             std::shared_ptr<GpuDevice::Counters> counters, std::shared_ptr<FaultWord> faults,
             const GpuLaunch& launch)
       : driver_(driver),
@@ -56,19 +78,16 @@ class GpuRunner final : public Runner {
         forward_(module_->entry("attention_forward", launch.forward.shared_bytes)),
         merge_(launch.merge.blocks ? module_->entry("attention_merge", 0) : nullptr) {}
 
-  void run(AttentionArgs args, Stream stream) const override {
-    check_owner(driver_, facts_, "q", args.q);
-    check_owner(driver_, facts_, "out", args.out);
-    if (args.seq_k > 0) {
-      check_owner(driver_, facts_, "k", args.k);
-      check_owner(driver_, facts_, "v", args.v);
-    }
+  void run(AttentionArgs&& args, Stream stream) const override {
+    check_owners(driver_, facts_, pointers_of(args));
     args.fault = faults_->word();
     LaunchShape shape = launch_.forward;
+    const bool recorded = driver_.capturing(stream);
+    if (recorded) keep_for_graphs(module_, faults_);
     if (launch_.pieces > 0) {
       // A graph may be replayed while the ring hands its words to others: there each piece gets a
       // block of its own.
-      if (driver_.capturing(stream)) {
+      if (recorded) {
         shape.blocks = launch_.pieces;
       } else {
         args.counter = counters_->next();
@@ -88,15 +107,15 @@ class GpuRunner final : public Runner {
               encode(sm90_map_v(tile, args), bf16)};
       for (std::size_t i = 0; i < maps.size(); ++i) parameters[i + 1] = &maps[i];
     }
-    driver_.launch(facts_.ordinal, forward_, shape, parameters.data(), stream);
-    if (merge_) driver_.launch(facts_.ordinal, merge_, launch_.merge, parameters.data(), stream);
+    module_->launch(forward_, shape, parameters.data(), stream);
+    if (merge_) module_->launch(merge_, launch_.merge, parameters.data(), stream);
     if (partials) driver_.release_on(facts_.ordinal, partials, stream);
   }
 
  private:
   GpuDriver& driver_;
   DeviceFacts facts_;
-  std::shared_ptr<const GpuModule> module_;
+  std::shared_ptr<GpuModule> module_;
   std::shared_ptr<GpuDevice::Counters> counters_;
   std::shared_ptr<FaultWord> faults_;
   GpuLaunch launch_;
@@ -128,19 +147,19 @@ int GpuDevice::take_fault() {
 }
 
 std::shared_ptr<Module> GpuDevice::load(const jit::CodeObject& code) {
-  return std::make_shared<GpuModule>(driver_, facts_.ordinal, code.bytes);
+  if (auto kept = find_recorded(driver_, facts_.ordinal, code.key)) return kept;
+  return std::make_shared<GpuModule>(driver_, facts_.ordinal, code);
 }
 
 std::unique_ptr<Runner> GpuDevice::prepare(std::shared_ptr<Module> module, const Launch& launch) {
-  return std::make_unique<GpuRunner>(driver_, facts_,
-                                     std::static_pointer_cast<const GpuModule>(module), counters_,
-                                     faults(), std::get<GpuLaunch>(launch));
+  return std::make_unique<GpuRunner>(driver_, facts_, std::static_pointer_cast<GpuModule>(module),
+                                     counters_, faults(), std::get<GpuLaunch>(launch));
 }
 
 std::unique_ptr<Operation> GpuDevice::prepare_operation(std::shared_ptr<Module> module,
                                                         const OperationLaunch& launch) {
-  return prepare_gpu_operation(driver_, facts_, std::static_pointer_cast<const GpuModule>(module),
-                               launch);
+  return prepare_gpu_operation(driver_, facts_, std::static_pointer_cast<GpuModule>(module),
+                               faults(), launch);
 }
 
 }  // namespace hipflash::platform

@@ -4,14 +4,31 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "platform/gpu/recorded.h"
 
 namespace hipflash::platform {
 
-GpuModule::GpuModule(GpuDriver& driver, int ordinal, std::span<const std::byte> code)
-    : driver_(driver), ordinal_(ordinal), module_(driver.load_module(ordinal, code)) {}
+GpuModule::GpuModule(GpuDriver& driver, int ordinal, const jit::CodeObject& code)
+    : driver_(driver),
+      ordinal_(ordinal),
+      key_(code.key),
+      module_(driver.load_module(ordinal, code.bytes)) {}
 
 GpuModule::~GpuModule() {
+  if (launched_) {
+    try {
+      driver_.synchronize(ordinal_);
+    } catch (...) {
+      return;  // what was launched may still run, so it stays loaded; or the device is gone
+    }
+  }
   driver_.unload_module(ordinal_, module_);
+}
+
+void GpuModule::launch(void* entry, const LaunchShape& shape, void** parameters,
+                       Stream stream) const {
+  launched_.store(true, std::memory_order_relaxed);
+  driver_.launch(ordinal_, entry, shape, parameters, stream);
 }
 
 void* GpuModule::entry(const char* name, unsigned shared_bytes) const {
@@ -20,15 +37,18 @@ void* GpuModule::entry(const char* name, unsigned shared_bytes) const {
   return function;
 }
 
-void check_owner(GpuDriver& driver, const DeviceFacts& facts, const char* name,
-                 const void* pointer) {
-  const int owner = driver.device_of(pointer);
-  if (owner == facts.ordinal || (owner < 0 && facts.reads_host_memory)) return;
-  const std::string where = owner < 0
-                                ? "not memory of a device"
-                                : fmt::format("memory of {}:{}", to_string(facts.kind), owner);
-  fail(ErrorCode::InvalidArgument, "{} = {} is {}, but the plan is for {}:{}", name,
-       fmt::ptr(pointer), where, to_string(facts.kind), facts.ordinal);
+void check_owners(GpuDriver& driver, const DeviceFacts& facts,
+                  std::span<const NamedPointer> pointers) {
+  for (const auto& [name, pointer] : pointers) {
+    if (!pointer) continue;
+    const int owner = driver.device_of(pointer);
+    if (owner == facts.ordinal || (owner < 0 && facts.reads_host_memory)) continue;
+    const std::string where = owner < 0
+                                  ? "not memory of a device"
+                                  : fmt::format("memory of {}:{}", to_string(facts.kind), owner);
+    fail(ErrorCode::InvalidArgument, "{} = {} is {}, but the call is for {}:{}", name,
+         fmt::ptr(pointer), where, to_string(facts.kind), facts.ordinal);
+  }
 }
 
 FaultWord::FaultWord(GpuDriver& driver, int ordinal)
@@ -55,27 +75,28 @@ namespace {
 
 class GpuOperation final : public Operation {
  public:
-  GpuOperation(GpuDriver& driver, DeviceFacts facts, std::shared_ptr<const GpuModule> module,
-               const OperationLaunch& launch)
+  GpuOperation(GpuDriver& driver, DeviceFacts facts, std::shared_ptr<GpuModule> module,
+               std::shared_ptr<FaultWord> faults, const OperationLaunch& launch)
       : driver_(driver),
         facts_(std::move(facts)),
         module_(std::move(module)),
+        faults_(std::move(faults)),
         shape_{static_cast<unsigned>(launch.items), launch.threads, 0},
         function_(module_->entry(launch.entry, 0)) {}
 
-  void run(const void* arguments, std::initializer_list<NamedPointer> pointers,
+  void run(const void* arguments, std::span<const NamedPointer> pointers,
            Stream stream) const override {
-    for (const auto& [name, pointer] : pointers) {
-      if (pointer) check_owner(driver_, facts_, name, pointer);
-    }
+    check_owners(driver_, facts_, pointers);
+    if (driver_.capturing(stream)) keep_for_graphs(module_, faults_);
     void* parameters[] = {const_cast<void*>(arguments)};
-    driver_.launch(facts_.ordinal, function_, shape_, parameters, stream);
+    module_->launch(function_, shape_, parameters, stream);
   }
 
  private:
   GpuDriver& driver_;
   DeviceFacts facts_;
-  std::shared_ptr<const GpuModule> module_;
+  std::shared_ptr<GpuModule> module_;
+  std::shared_ptr<FaultWord> faults_;
   LaunchShape shape_;
   void* function_;
 };
@@ -83,9 +104,11 @@ class GpuOperation final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> prepare_gpu_operation(GpuDriver& driver, const DeviceFacts& facts,
-                                                 std::shared_ptr<const GpuModule> module,
+                                                 std::shared_ptr<GpuModule> module,
+                                                 std::shared_ptr<FaultWord> faults,
                                                  const OperationLaunch& launch) {
-  return std::make_unique<GpuOperation>(driver, facts, std::move(module), launch);
+  return std::make_unique<GpuOperation>(driver, facts, std::move(module), std::move(faults),
+                                        launch);
 }
 
 }  // namespace hipflash::platform

@@ -167,6 +167,7 @@ class HipDriver final : public GpuDriver {
   }
   int device_of(const void* pointer) override {
     PointerAttributes attributes = {};
+    attributes.device = -1;  // some versions succeed for memory that they do not know
     return api_.pointer_attributes(&attributes, pointer) == kSuccess ? attributes.device : -1;
   }
 

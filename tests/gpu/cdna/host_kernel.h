@@ -6,7 +6,7 @@
 #include "gpu/cdna/host_registry.h"
 
 #ifndef HF_HOST_TEXT
-#define HF_HOST_TEXT "gpu/attention_forward.hip"
+#define HF_HOST_TEXT "gpu/attention_forward_cdna.hip"
 #define HF_HOST_PREFIX           // of the kernel's name
 #define HF_HOST_MORE             // members of Spec that all kernels of the family share
 #define HF_HOST_ROWS kBlockRows  // of a block
@@ -31,25 +31,9 @@ struct Spec {
 }  // namespace hipflash
 #include HF_HOST_TEXT
 
-namespace hipflash {
-namespace host {
-int thread_id() {
-  return host_lanes::thread_id();
-}
-int block_id() {
-  return host_lanes::block_id();
-}
-char* shared_memory(int bytes) {
-  return host_lanes::shared_memory(bytes);
-}
-void barrier() {
-  host_lanes::barrier();
-}
-const char* exchange(const void* mine, int bytes) {
-  return host_lanes::exchange(mine, bytes);
-}
-}  // namespace host
+#include "gpu/host_words.h"
 
+namespace hipflash {
 namespace {
 AttentionArgs arguments(const void* bytes) {  // the same struct by another name
   AttentionArgs args;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "host_lanes.h"
+#include "gpu/host_lanes.h"
 
 // Members ragged, paged, sinks and pack_heads of a build's Spec.
 #if !defined(HF_HOST_RAGGED)
@@ -25,7 +25,10 @@ struct HostKernelFacts {
   bool ragged = false, paged = false, sinks = false, pack_heads = false;
 };
 
-std::vector<HostKernelFacts>& host_kernels();
+inline std::vector<HostKernelFacts>& host_kernels() {
+  static std::vector<HostKernelFacts> all;
+  return all;
+}
 
 struct HostKernel {
   explicit HostKernel(HostKernelFacts facts) { host_kernels().push_back(std::move(facts)); }

@@ -8,36 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "gpu/cdna/host_registry.h"
+#include "gpu/host_call.h"
 #include "numerics/ragged_case.h"
-#include "plan/kernel_facts.h"
-#include "plan/mask_bounds.h"
-#include "plan/row_tiles.h"
-
-namespace cdna_test {
-std::vector<HostKernelFacts>& host_kernels() {
-  static std::vector<HostKernelFacts> all;
-  return all;
-}
-}  // namespace cdna_test
 
 namespace hipflash::testing {
-
-// The cases run on host builds here, not on a device.
-std::vector<std::string> target_names() {
-  return {};
-}
-Target& target(const std::string& name) {
-  throw std::logic_error("no target " + name);
-}
-
 namespace {
-
-using cdna_test::HostKernelFacts;
-
-struct Split {
-  int parts, keys_per_split;
-};
 
 struct RaggedPairing {
   const HostKernelFacts* kernel;
@@ -46,71 +21,10 @@ struct RaggedPairing {
   host_lanes::Order order;
 };
 
-plan::KernelFacts facts_of(const RaggedData& data) {
-  const Problem problem = data.problem();
-  return plan::facts_of(problem, plan::mask_bounds(problem));
-}
-
 bool serves(const HostKernelFacts& kernel, const RaggedCase& c, Split split) {
-  const plan::KernelFacts need = facts_of(RaggedData(c));
-  return kernel.paged == need.paged && kernel.window_left >= need.window_left &&
-         kernel.window_right >= need.window_right && kernel.softcap >= need.softcap &&
-         kernel.alibi >= need.alibi && kernel.bias >= need.bias && kernel.mask >= need.mask &&
-         kernel.sinks >= need.sinks && kernel.split_keys >= (split.parts > 1) &&
-         kernel.aligned <= need.aligned && (kernel.pack_heads || c.heads_q < 6);
+  return testing::serves(kernel, RaggedData(c).problem(), split) &&
+         (kernel.pack_heads || c.heads_q < 6);
 }
-
-class HostCall {
- public:
-  HostCall(const HostKernelFacts& kernel, RaggedData& data, Split split)
-      : kernel_(kernel), problem_(data.problem()) {
-    data.poison();
-    args_ = plan::arguments_of(problem_, plan::mask_bounds(problem_));
-    const TensorPointers t = data.pointers();
-    args_.q = t.q, args_.k = t.k, args_.v = t.v, args_.out = t.out, args_.lse = t.lse;
-    args_.bias = t.bias, args_.mask = static_cast<const unsigned char*>(t.mask);
-    args_.alibi = t.alibi, args_.sinks = t.sinks;
-    args_.cu_seqlens_q = t.cu_seqlens_q, args_.cu_seqlens_k = t.cu_seqlens_k;
-    args_.kv_lengths = t.kv_lengths, args_.kv_batch_index = t.kv_batch_index;
-    args_.kv_left_padding = t.kv_left_padding, args_.block_table = t.block_table;
-    args_.fault = &fault_;
-    args_.splits = split.parts;
-    args_.keys_per_split = split.keys_per_split;
-    const std::size_t rows =
-        static_cast<std::size_t>(args_.partial_batch) * static_cast<std::size_t>(args_.heads_q) *
-        static_cast<std::size_t>(args_.partial_seq) * static_cast<std::size_t>(split.parts);
-    partial_out_.assign(rows * static_cast<std::size_t>(args_.value_head_dim), NAN);
-    partial_lse_.assign(rows, NAN);
-    if (split.parts > 1) args_.partial_out = partial_out_.data();
-    if (split.parts > 1) args_.partial_lse = partial_lse_.data();
-  }
-
-  AttentionArgs& args() { return args_; }
-
-  // Returns the fault.
-  int run(host_lanes::Order order) {
-    const int heads = kernel_.pack_heads ? args_.heads_kv : args_.heads_q;
-    const long long blocks = plan::row_tiles(problem_, args_, kernel_.queries, kernel_.pack_heads) *
-                             heads * args_.splits;
-    for (int block = 0; block < blocks; block++) {
-      host_lanes::run_block(block, kernel_.threads, order, [&] { kernel_.forward(&args_); });
-    }
-    if (args_.splits == 1) return fault_;
-    const long long elements = static_cast<long long>(args_.partial_batch) * args_.heads_q *
-                               args_.partial_seq * args_.value_head_dim;
-    for (int block = 0; block * 256LL < elements; block++) {
-      host_lanes::run_block(block, 256, order, [&] { kernel_.merge(&args_); });
-    }
-    return fault_;
-  }
-
- private:
-  const HostKernelFacts& kernel_;
-  Problem problem_;
-  AttentionArgs args_ = {};
-  int fault_ = 0;
-  std::vector<float> partial_out_, partial_lse_;
-};
 
 RaggedCase case_for(const HostKernelFacts& kernel) {
   RaggedCase c;

@@ -1,10 +1,9 @@
 // Every access of the wmma family to shared memory, from its addresses: no two lanes that are
-// served together may need different words of one bank. The model: 32 banks of 4 bytes; lanes are
-// served in order, as many at once as fetch 128 bytes.
+// served together may need different words of one bank.
+#include "gpu/rdna/shared_banks.h"
+
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,23 +12,6 @@
 namespace {
 
 namespace rdna = hipflash::rdna;
-
-// The most words that some bank must deliver for lanes that are served together.
-int worst_bank(const std::vector<int>& lane_addresses, int bytes) {
-  const std::size_t together = 128 / static_cast<std::size_t>(bytes);
-  int worst = 0;
-  for (std::size_t first = 0; first < lane_addresses.size(); first += together) {
-    std::map<int, std::set<int>> words;  // of a bank
-    for (std::size_t n = first; n < std::min(first + together, lane_addresses.size()); n++) {
-      if (lane_addresses[n] < 0) continue;  // an idle lane
-      for (int at = lane_addresses[n]; at < lane_addresses[n] + bytes; at += 4) {
-        words[at / 4 % 32].insert(at / 4);
-      }
-    }
-    for (const auto& [bank, all] : words) worst = std::max(worst, static_cast<int>(all.size()));
-  }
-  return worst;
-}
 
 struct Layout {
   int generation;
@@ -105,7 +87,8 @@ std::string name_of(int generation, int head_dim, const rdna::WmmaTile& t) {
 
 TEST(RdnaSharedMemory, DefaultTilesHaveNoBankConflicts) {
   for (const int generation : {11, 12}) {
-    for (const int dim : {1, 8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256}) {
+    for (const int dim : {1,   8,   16,  24,  32,  40,  48,  64,  80,  96, 112,
+                          128, 160, 192, 224, 256, 272, 320, 384, 448, 512}) {
       for (const int queries : {1, 17, 33, 64, 4096}) {
         for (const bool modified : {false, true}) {
           const auto tile = rdna::wmma_default(generation, dim, dim, queries, modified);
