@@ -18,7 +18,7 @@ struct DefaultSpec {
 
 // How many of them.
 enum class Extent {
-  few,             // for architectures that differ from another one in name only
+  few,             // for architectures that are much like another one
   representative,  // all kinds at three head dimensions
   all,
 };

@@ -64,9 +64,11 @@ struct alignas(16) NanRow {
     for (unsigned& w : word) w = ~0u;
   }
 };
+// Of the file: NVRTC fills what is static in a function with zeros.
+static __device__ constexpr NanRow kNanRow;
+
 // Elements from `from`, a head in page 0, to a row of a page.
 HF_DEVICE long long row_in_page(const void* from, const RowStrides& stride, int page, int row) {
-  static constexpr NanRow kNanRow;
   if (page < 0) return ((const char*)&kNanRow - (const char*)from) / kElementBytes;
   return page * stride.batch + row * stride.seq;
 }
