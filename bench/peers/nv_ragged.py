@@ -342,7 +342,8 @@ def varlen(hf, copy):
         kx, vx = (x.repeat_interleave(hq // hk, 1) for x in (k, v))
         padded = [torch.randn(b, h, longest, d, device='cuda', dtype=torch.float16) for h in (hq, hk, hk)]
         contenders = {
-            'hipflash': lambda: hf(q[None], k[None], v[None], out[None], causal=causal, cu_q=cu, cu_k=cu, batch=b),
+            'hipflash': lambda: hf(q[None], k[None], v[None], out[None], causal=causal, cu_q=cu, cu_k=cu, batch=b, max_q=longest,
+                                   max_k=longest),
             'flash_varlen': lambda: torch.ops.aten._flash_attention_forward(q, k, v, cu, cu, longest, longest, 0.0, causal, False),
             'flash_varlen_expanded': lambda: torch.ops.aten._flash_attention_forward(q, kx, vx, cu, cu, longest, longest, 0.0, causal, False),
             'cudnn_padded': sdpa(SDPBackend.CUDNN_ATTENTION, *padded, hq != hk, causal),

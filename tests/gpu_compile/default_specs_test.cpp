@@ -116,7 +116,9 @@ TEST_P(DefaultSpecs, CompileWithoutSpills) {
       const CodeFacts facts = jit::read_code_facts(code, arch.name);
       write_result(made, facts, short_name(made.spec.compiler));
       ASSERT_FALSE(facts.kernels.empty());
-      if (made.features.find("paged") != std::string::npos) EXPECT_TRUE(has_a_row_of_nan(code));
+      if (made.features.find("paged") != std::string::npos) {
+        EXPECT_TRUE(has_a_row_of_nan(code));
+      }
       if (std::max(made.head_dim, made.value_head_dim) > kNoSpillsUpTo) continue;
       for (const KernelResources& kernel : facts.kernels) {
         EXPECT_FALSE(kernel.spills())
