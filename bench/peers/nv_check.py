@@ -191,7 +191,9 @@ def run_cases(todo):
     STORE.build([s for s, _ in todo])
     n = wrong = 0
     worst = {}
-    for s, checks in todo:
+    for i, (s, checks) in enumerate(todo):
+        if i % 20 == 0:
+            print(f'{i} of {len(todo)} specs, {n} cases, {wrong} wrong', flush=True)
         for c in checks:
             n += 1
             try:
