@@ -376,6 +376,15 @@ struct Group {
     return Spec::window_left ? own.begin - steps_of_rows(args, piece.row, kRows).begin : 0;
   }
 
+  // Stores a piece whose last P.V has been issued and gives back the keys that others still need.
+  HF_DEVICE void end_piece(unsigned count, int skipped) {
+    wait_products<0>();
+    pin(out);
+    free_values();
+    store(piece_at(count));
+    skip_steps(skipped);
+  }
+
   HF_DEVICE void run() {
     if (kTurns && group == kGroups - 1) give_turn(0);
     bool more = true;
@@ -409,8 +418,13 @@ struct Group {
         products_start();
         issue_outputs();
 
-        const Piece next = take_piece();
         int skipped = skipped_after(piece_at(count), own);
+        if (Spec::window_left && skipped > 1) {
+          // The next Q may come only after keys that these values leave no room for.
+          end_piece(count, skipped);
+          break;
+        }
+        const Piece next = take_piece();
         Steps next_own = {0, 0, 0, 0};
         more = next.row >= 0;
         if (more) {
@@ -436,11 +450,7 @@ struct Group {
           if (skipped) skip_values();
           first_step_end(count, own);
         } else {
-          wait_products<0>();
-          pin(out);
-          free_values();
-          store(piece_at(count));
-          skip_steps(skipped_after(piece_at(count), own));
+          end_piece(count, skipped_after(piece_at(count), own));
         }
       }
     }

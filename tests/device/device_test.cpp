@@ -160,6 +160,25 @@ TEST_F(Grid, SinglePrecision) {
   expect_grid_right(DType::f32, expect_right);
 }
 
+// So many keys that plans take the tiles of long sequences, of which most rows see a few.
+TEST_F(Full, NarrowWindowsOfLongSequences) {
+  constexpr Window kWindows[] = {{40, 30}, {0, 0}, {99, -1}, {300, 200}};
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    for (const std::int64_t dim : {64, 96, 128, 192, 256}) {
+      for (const Window& window : kWindows) {
+        AttentionCase c;
+        c.dtype = dtype;
+        c.heads_q = c.heads_kv = 1;
+        c.seq_q = 700;
+        c.seq_k = 3200;
+        c.dim = c.value_dim = dim;
+        c.window = window;
+        expect_right(c, {});
+      }
+    }
+  }
+}
+
 // A head dimension each, so that shards can share them.
 class FieldShapes : public OnDevice, public ::testing::WithParamInterface<std::int64_t> {};
 
