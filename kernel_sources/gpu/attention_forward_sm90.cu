@@ -376,15 +376,6 @@ struct Group {
     return Spec::window_left ? own.begin - steps_of_rows(args, piece.row, kRows).begin : 0;
   }
 
-  // Stores a piece whose last P.V has been issued and gives back the keys that others still need.
-  HF_DEVICE void end_piece(unsigned count, int skipped) {
-    wait_products<0>();
-    pin(out);
-    free_values();
-    store(piece_at(count));
-    skip_steps(skipped);
-  }
-
   HF_DEVICE void run() {
     if (kTurns && group == kGroups - 1) give_turn(0);
     bool more = true;
@@ -419,17 +410,15 @@ struct Group {
         issue_outputs();
 
         int skipped = skipped_after(piece_at(count), own);
-        if (Spec::window_left && skipped > 1) {
-          // The next Q may come only after keys that these values leave no room for.
-          end_piece(count, skipped);
-          break;
-        }
-        const Piece next = take_piece();
         Steps next_own = {0, 0, 0, 0};
-        more = next.row >= 0;
-        if (more) {
-          next_own = own_steps(next);
-          skipped += skipped_before(next, next_own);
+        // After many steps of others the next Q may come only once the values in use are free.
+        if (!Spec::window_left || skipped <= 1) {
+          const Piece next = take_piece();
+          more = next.row >= 0;
+          if (more) {
+            next_own = own_steps(next);
+            skipped += skipped_before(next, next_own);
+          }
         }
         // Keys can be had one step beyond the next without giving back the values in use.
         flowing = next_own.end > next_own.begin && skipped <= 1;
@@ -450,7 +439,11 @@ struct Group {
           if (skipped) skip_values();
           first_step_end(count, own);
         } else {
-          end_piece(count, skipped_after(piece_at(count), own));
+          wait_products<0>();
+          pin(out);
+          free_values();
+          store(piece_at(count));
+          skip_steps(skipped_after(piece_at(count), own));
         }
       }
     }
