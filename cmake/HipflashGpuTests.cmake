@@ -47,6 +47,7 @@ if(NOT HIPFLASH_SANITIZE)
   hipflash_gpu_test(hipflash_gpu_host_ragged_tests ${harness} "${numerics}/ragged_case.cpp" ${ragged_kernels})
   hipflash_gpu_test(hipflash_gpu_host_block_tests "${gpu}/host_block_test.cpp"
                     "${gpu}/host_device/cuda_threads_test.cpp" "${gpu}/host_device/cuda_threads.cpp"
+                    "${gpu}/host_device/async_engines.cpp"
                     "${gpu}/host_device/cuda_driver_test.cpp" "${gpu}/host_device/cuda_driver.cpp")
   add_library(hipflash_host_image MODULE "${gpu}/host_device/cuda_driver_image.cpp")
   set_target_properties(hipflash_host_image PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${HIPFLASH_TEST_DIR}")

@@ -289,12 +289,14 @@ struct Group {
   // A step that other groups of the block need and this one does not.
   HF_DEVICE void skip_keys() {
     wait_keys();
+    __syncwarp();  // all lanes have seen them arrive
     take_turn();
     pass_turn();
     free_keys();
   }
   HF_DEVICE void skip_values() {
     wait_values();
+    __syncwarp();
     free_values();
   }
   HF_DEVICE void skip_steps(int count) {
@@ -411,8 +413,9 @@ struct Group {
 
         int skipped = skipped_after(piece_at(count), own);
         Steps next_own = {0, 0, 0, 0};
-        // After many steps of others the next Q may come only once the values in use are free.
-        if (!Spec::window_left || skipped <= 1) {
+        // With one buffer the next Q comes after all steps of the block, for which a group without
+        // rows needs the turns of this one; with two, before the last two steps.
+        if (!Spec::window_left || skipped < kQStages) {
           const Piece next = take_piece();
           more = next.row >= 0;
           if (more) {
@@ -460,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                       const __grid_constant__ TensorMap q_map,
                       const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map) {
-  extern __shared__ unsigned char memory[];
+  HF_SHARED_BYTES(memory);
   const Layout shared(memory);
   if (threadIdx.x == 0) {
     prefetch_map(q_map);

@@ -265,6 +265,40 @@ void expect_right(const Trial& trial, const plan::KernelPlan& plan, const jit::C
   EXPECT_TRUE(data.untouched()) << "something that is no sequence's output was written";
 }
 
+// Groups of a block of wgmma share keys, queries and turns, and under a window each needs keys of
+// its own: every form of that pipeline at two widths of a step, blocks with several pieces of work.
+TEST(ListedWindows, EveryPipelineOfWgmma) {
+  if (chosen().facts().arch != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const auto narrow = [](TileSize tile, int more_rows, Window window) {
+    RaggedCase c = dense(tile);
+    c.dim = c.value_dim = 16;
+    c.heads_q = c.heads_kv = chosen().facts().compute_units;
+    c.queries = {2 * tile.rows + more_rows};
+    c.keys = {c.queries[0] + 150};
+    c.window = window;
+    return c;
+  };
+  List list;
+  plan::plan_gpu(RaggedData(narrow({192, 64}, 9, {9, 9})).problem(), chosen().facts(), &list);
+  std::size_t pipelines = 0;
+  for (const plan::TileNumbers& config : list.configs) {
+    Sm90Tile tile = {};
+    ASSERT_TRUE(plan::assign(config, tile)) << list.family;
+    if (tile.tile_keys != 48 && tile.tile_keys != 80) continue;
+    pipelines++;
+    // Of the last rows there are some for one of the groups, or for two.
+    for (const auto& [more_rows, window] :
+         {std::pair(9, Window{30, 10}), std::pair(73, Window{100, 0}),
+          std::pair(73, Window{140, 90})}) {
+      const Trial trial = {config, narrow(size_of(config), more_rows, window), list.configs.size()};
+      const plan::KernelPlan plan = chosen().plan(RaggedData(trial.call).problem(), config);
+      SCOPED_TRACE(::testing::Message() << plan.config << "\n" << trial.call);
+      expect_right(trial, plan, chosen().provider().get(plan.spec));
+    }
+  }
+  EXPECT_EQ(pipelines, 2u * 2 * 2 * 2 * 2) << "widths, groups, stages, queries, turns";
+}
+
 constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
 constexpr Dims kDims[] = {{64, 64}, {128, 128}, {256, 256}, {32, 32},
                           {96, 96}, {192, 128}, {512, 512}};

@@ -48,6 +48,7 @@ struct Block {
   std::vector<Warp> warps;
   Meeting everyone;  // who has not ended
   std::map<int, Meeting> barriers;
+  std::map<const void*, Meeting> sleepers;
   unsigned living, current;
   Fiber caller;
   std::exception_ptr failure;
@@ -168,6 +169,19 @@ void barrier() {
 }
 void barrier(int number, unsigned threads) {
   meet(running->barriers[number], threads);
+}
+void pass(int number, unsigned threads) {
+  Meeting& meeting = running->barriers[number];
+  if (++meeting.arrived == threads) part(meeting);
+}
+
+void sleep(const void* place) {
+  me().runs = false;
+  running->sleepers[place].waiting.push_back(&me());
+  go_on_elsewhere();
+}
+void wake(const void* place) {
+  part(running->sleepers[place]);
 }
 
 const char* exchange(const void* mine, std::size_t bytes) {

@@ -30,6 +30,11 @@ unsigned thread_number();
 void barrier();
 // Returns when `threads` threads that say the same number have called it.
 void barrier(int number, unsigned threads);
+// Counts as one of them and goes on.
+void pass(int number, unsigned threads);
+// Returns when another thread has called wake() with the same place.
+void sleep(const void* place);
+void wake(const void* place);
 // Returns when all threads of the warp have called it: what each brought, `bytes` apart, in their
 // order. Valid until the thread calls it again.
 const char* exchange(const void* mine, std::size_t bytes);

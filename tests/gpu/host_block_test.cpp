@@ -100,6 +100,42 @@ TEST(HostBlock, ThreadsThatMeetInDifferentPlaces) {
             differ);
 }
 
+TEST(HostBlock, WhoPassesABarrierCountsAndGoesOn) {
+  std::vector<int> seen;
+  EXPECT_EQ(fault_of(64, 32,
+                     [&] {
+                       if (host_lanes::thread_id() < 32) {
+                         host_block::barrier(2, 64);
+                       } else {
+                         host_block::pass(2, 64);
+                       }
+                       seen.push_back(host_lanes::thread_id());
+                     }),
+            "");
+  EXPECT_EQ(seen.size(), 64u);
+  EXPECT_EQ(seen.front(), 32);
+}
+
+TEST(HostBlock, WhoSleepsGoesOnWhenWoken) {
+  const int here = 0, there = 0;
+  std::vector<int> seen;
+  EXPECT_EQ(fault_of(32, 32,
+                     [&] {
+                       if (host_lanes::thread_id() == 3) host_block::sleep(&here);
+                       if (host_lanes::thread_id() == 9) host_block::wake(&here);
+                       seen.push_back(host_lanes::thread_id());
+                     }),
+            "");
+  EXPECT_EQ(seen.size(), 32u);
+  EXPECT_EQ(seen.back(), 3);
+  EXPECT_EQ(fault_of(32, 32,
+                     [&] {
+                       if (host_lanes::thread_id() == 3) host_block::sleep(&here);
+                       if (host_lanes::thread_id() == 9) host_block::wake(&there);
+                     }),
+            "block 3: threads wait for each other in different places");
+}
+
 TEST(HostBlock, LanesOfAWaveInDifferentOperations) {
   EXPECT_EQ(
       fault_of(64, 64,

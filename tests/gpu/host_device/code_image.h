@@ -23,7 +23,7 @@ struct Module;
 struct Function {
   Module* module;
   void (*call)(void* arguments);
-  unsigned bytes;                     // of the arguments
+  std::vector<unsigned> sizes;        // of the arguments, in bytes
   unsigned shared_bytes = 48 * 1024;  // that a launch may ask for
 };
 struct Module {
@@ -88,9 +88,10 @@ inline int find_function(Function** function, Module* module, const std::string&
   auto known = module->functions.find(name);
   if (known == module->functions.end()) {
     const auto call = module->find<void(void*)>("host_gpu_call_" + name);
-    const auto bytes = module->find<const unsigned>("host_gpu_bytes_" + name);
-    if (!call || !bytes) return kNotFound;
-    known = module->functions.emplace(name, Function{module, call, *bytes}).first;
+    const unsigned* sizes = module->find<const unsigned>("host_gpu_sizes_" + name);  // up to a 0
+    if (!call || !sizes) return kNotFound;
+    known = module->functions.emplace(name, Function{module, call, {}}).first;
+    while (*sizes != 0) known->second.sizes.push_back(*sizes++);
   }
   *function = &known->second;
   return kSuccess;

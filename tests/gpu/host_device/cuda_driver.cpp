@@ -54,12 +54,16 @@ std::shared_ptr<Launch>& pending = *new std::shared_ptr<Launch>;
 // Of the first launch that failed: from then on every call of the driver says so.
 int failure = kSuccess;
 
+int shared_bytes_of(int number) {
+  return number == 90 ? 232448 : number == 80 ? 166912 : 101376;
+}
+
 const std::vector<Device>& devices() {
   static const auto& all = *new std::vector<Device>([] {
     std::vector<Device> made;
     for (const std::string& arch : archs("sm_80")) {
       const int number = std::stoi(arch.substr(arch.find('_') + 1));
-      made.push_back({arch, number, number == 80 ? 166912 : 101376});
+      made.push_back({arch, number, shared_bytes_of(number)});
     }
     return made;
   }());
@@ -109,11 +113,13 @@ int launch(Function* function, unsigned blocks, unsigned threads_x, unsigned thr
   if (!begins_early) {
     if (const int failed = run_pending()) return failed;
   }
-  const char* const arguments = static_cast<const char*>(parameters[0]);
-  pending = std::make_shared<Launch>(Launch{function,
-                                            {blocks, threads_x, threads_y, shared_bytes},
-                                            {arguments, arguments + function->bytes},
-                                            pending});
+  std::vector<char> arguments;
+  for (std::size_t i = 0; i < function->sizes.size(); i++) {
+    const char* const one = static_cast<const char*>(parameters[i]);
+    arguments.insert(arguments.end(), one, one + function->sizes[i]);
+  }
+  pending = std::make_shared<Launch>(Launch{
+      function, {blocks, threads_x, threads_y, shared_bytes}, std::move(arguments), pending});
   return kSuccess;
 }
 
@@ -155,7 +161,9 @@ CUDA cuDeviceTotalMem_v2(std::size_t* bytes, int) {
 }
 CUDA cuDeviceGetAttribute(int* value, int which, int device) {
   const Device& mine = devices().at(static_cast<std::size_t>(device));
-  *value = which == kMultiprocessors ? 108
+  // Blocks of the kernels that stay and take pieces of work take several, of few multiprocessors.
+  const int multiprocessors = mine.number == 90 ? 2 : 108;
+  *value = which == kMultiprocessors ? multiprocessors
            : which == kMajor         ? mine.number / 10
            : which == kMinor         ? mine.number % 10
            : which == kSharedOptIn   ? mine.shared_bytes

@@ -2,8 +2,8 @@
 // the function that its threads call.
 extern "C" {
 __attribute__((visibility("default"))) extern const char host_gpu_arch[] = "sm_80";
-__attribute__((visibility("default"))) extern const unsigned host_gpu_bytes_call =
-    sizeof(void (*)());
+__attribute__((visibility("default"))) extern const unsigned host_gpu_sizes_call[] = {
+    sizeof(void (*)()), 0};
 __attribute__((visibility("default"))) void host_gpu_call_call(void* arguments) {
   (*static_cast<void (**)()>(arguments))();
 }

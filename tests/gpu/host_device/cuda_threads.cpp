@@ -8,10 +8,12 @@
 #include <deque>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "gpu/host_block.h"
+#include "gpu/host_device/async_engines.h"
 
 namespace hipflash::host {
 namespace {
@@ -74,14 +76,17 @@ void run_grid(const Grid& grid, const std::function<void()>& thread,
   } restore{std::exchange(running, &block)};
   for (unsigned i = 0; i < grid.blocks; i++) {
     block.shared = take_shared(grid.shared_bytes);
+    const host_device::Engines engines(threads);
     host_block::run({i, threads, kWarp, i % 2 != 0}, [&] {
       thread();
+      if (const char* const left = engines.what_thread_left()) fail(left);
       Thread& mine = me();
       mine.voted = false;
       if (!mine.copies.empty() || !mine.open_group.empty()) {
         fail("a thread ended before its copies into shared memory arrived");
       }
     });
+    if (const char* const left = engines.what_block_left()) throw std::runtime_error(left);
   }
   wait_for_launch_before();
 }

@@ -2,12 +2,21 @@
 // becomes of a grid that cannot end.
 #include "gpu/host_device/cuda_threads.h"
 
+#include "gpu/host_device/async_engines.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <string>
+
+extern "C" int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, const void* base,
+                                      const std::uint64_t* sizes, const std::uint64_t* strides,
+                                      const std::uint32_t* box, const std::uint32_t* steps,
+                                      int interleave, int swizzle, int promotion, int fill);
 
 namespace {
 
@@ -84,6 +93,135 @@ TEST(CudaThreadsDeathTest, APlaceIsTouchedBeforeItsCopyArrives) {
                    },
                    nullptr),
                "use-after-poison");
+}
+
+// ---- Hopper's engines
+
+// A barrier at the end of the block's memory, which has room for a box before it.
+unsigned char* mbarrier() {
+  return shared_memory() + 2048;
+}
+
+TEST(CudaEngines, APhaseEndsWithItsLastArrival) {
+  std::string order;
+  run_grid(
+      {2, 64, 1, 2056},  // forwards and backwards
+      [&] {
+        const unsigned thread = thread_index().x;
+        if (thread == 0) create_mbarrier(mbarrier(), 2);
+        barrier(0, 0);
+        if (thread == 7 || thread == 40) {
+          wait_mbarrier(mbarrier(), 1);  // the phase before the first
+          order += "arrives ";
+          arrive_at_mbarrier(mbarrier(), 0);
+        }
+        wait_mbarrier(mbarrier(), 0);
+        if (thread == 63) order += "ended ";
+      },
+      nullptr);
+  EXPECT_EQ(order, "arrives arrives ended arrives arrives ended ");
+  EXPECT_EQ(fault_of({1, 1, 1, 2056},
+                     [] {
+                       create_mbarrier(mbarrier(), 1);
+                       wait_mbarrier(mbarrier(), 0);
+                     }),
+            "block 0: threads wait for each other in different places");
+}
+
+// A tensor of five rows of 40 columns, whose elements are their own places.
+struct Tensor {
+  std::array<std::uint16_t, 5 * 40> elements;
+  alignas(64) std::array<unsigned char, 128> map;
+
+  Tensor() {
+    for (std::uint16_t i = 0; i < elements.size(); i++) elements.at(i) = i;
+    const std::uint64_t sizes[4] = {40, 5, 1, 1}, strides[3] = {80, 16, 16};
+    const std::uint32_t box[4] = {64, 8, 1, 1}, steps[4] = {1, 1, 1, 1};
+    EXPECT_EQ(cuTensorMapEncodeTiled(map.data(), 6, 4, elements.data(), sizes, strides, box, steps,
+                                     0, 3, 3, 0),
+              0);
+  }
+};
+
+TEST(CudaEngines, BoxesArriveSwizzledAndZerosOutside) {
+  const Tensor tensor;
+  run_grid(
+      {1, 1, 1, 2056},
+      [&] {
+        create_mbarrier(mbarrier(), 1);
+        arrive_at_mbarrier(mbarrier(), 1024);
+        copy_box(shared_memory(), 4096, tensor.map.data(), {8, 2, 0, 0}, mbarrier());
+        wait_mbarrier(mbarrier(), 0);
+        for (unsigned row = 0; row < 8; row++) {
+          for (unsigned column = 0; column < 64; column++) {
+            std::uint16_t x = 0;
+            const unsigned chunk = column / 8 ^ row;
+            std::memcpy(&x, shared_memory() + 128 * row + 16 * chunk + 2 * (column % 8), 2);
+            const bool inside = 8 + column < 40 && 2 + row < 5;
+            EXPECT_EQ(x, inside ? 40 * (2 + row) + 8 + column : 0) << row << " " << column;
+          }
+        }
+      },
+      nullptr);
+}
+
+TEST(CudaEngines, TensorsThatAMapCannotDescribe) {
+  const std::uint64_t sizes[4] = {40, 5, 1, 1}, strides[3] = {80, 16, 16}, odd[3] = {88, 16, 16};
+  const std::uint32_t box[4] = {64, 8, 1, 1}, high[4] = {64, 257, 1, 1}, steps[4] = {1, 1, 1, 1};
+  alignas(64) std::array<unsigned char, 128> map;
+  alignas(16) std::array<unsigned char, 16> data;
+  const auto encode = [&](const void* base, const std::uint64_t* stride, const std::uint32_t* of) {
+    return cuTensorMapEncodeTiled(map.data(), 6, 4, base, sizes, stride, of, steps, 0, 3, 3, 0);
+  };
+  EXPECT_EQ(encode(data.data(), strides, box), 0);
+  EXPECT_NE(encode(data.data() + 2, strides, box), 0);
+  EXPECT_NE(encode(data.data(), odd, box), 0);
+  EXPECT_NE(encode(data.data(), strides, high), 0);
+}
+
+TEST(CudaEnginesDeathTest, ABoxIsReadBeforeItArrives) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Tensor tensor;
+  EXPECT_DEATH(run_grid(
+                   {1, 1, 1, 2056},
+                   [&] {
+                     create_mbarrier(mbarrier(), 1);
+                     copy_box(shared_memory(), 4096, tensor.map.data(), {0, 0, 0, 0}, mbarrier());
+                     shared_memory()[300]++;
+                   },
+                   nullptr),
+               "use-after-poison");
+}
+
+TEST(CudaEngines, ProductsAreMadeWhenTheyAreWaitedFor) {
+  run_grid(
+      {1, 1, 1, 0},
+      [] {
+        int made = 0;
+        const auto later = [&](int weight) {
+          struct Data {
+            int* made;
+            int weight;
+          } const data = {&made, weight};
+          do_later(
+              [](const void* from) {
+                const Data& x = *static_cast<const Data*>(from);
+                *x.made += x.weight;
+              },
+              &data, sizeof(data));
+          end_group();
+        };
+        later(1);
+        later(10);
+        EXPECT_EQ(made, 0);
+        finish_groups(1);
+        EXPECT_EQ(made, 1);
+        finish_groups(0);
+        EXPECT_EQ(made, 11);
+      },
+      nullptr);
+  EXPECT_EQ(fault_of({1, 1, 1, 0}, [] { end_group(); }),
+            "block 0, thread 0: a thread ended before its products were made");
 }
 
 TEST(CudaThreads, TheLaunchBeforeRunsWhenItIsWaitedFor) {

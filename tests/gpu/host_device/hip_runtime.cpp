@@ -160,7 +160,7 @@ HIP hipModuleLaunchKernel(Function* function, unsigned blocks, unsigned blocks_y
     return kInvalidContext;
   }
   const char* const arguments = static_cast<const char*>(parameters[0]);
-  Launch launch = {function, blocks, threads, {arguments, arguments + function->bytes}};
+  Launch launch = {function, blocks, threads, {arguments, arguments + function->sizes.front()}};
   if (stream && stream->recording) {
     stream->recording->launches.push_back(std::move(launch));
     return kSuccess;

@@ -32,12 +32,16 @@ inline std::string entries_of(const std::string& text, const std::string& arch) 
   const std::regex entry(
       R"((attention_forward|attention_merge|append_kv|merge_partials)\s*\()"
       R"(\s*(?:HF_ARGUMENTS\()?\s*(?:const\s+)?(?:__grid_constant__\s+)?(?:hipflash::)?)"
-      R"((AttentionArgs|AppendArgs|MergeArgs)\)?\s+args)");
+      R"((AttentionArgs|AppendArgs|MergeArgs)\)?\s+args(,\s*const __grid_constant__ TensorMap q_map)?)");
   for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
     const std::string name = (*found)[1], type = (*found)[2];
-    made += "extern \"C\" const unsigned host_gpu_bytes_" + name + " = sizeof(" + type + ");\n";
-    made += "extern \"C\" void host_gpu_call_" + name + "(void* args) { " + name +
-            "(*static_cast<" + type + "*>(args)); }\n";
+    const bool maps = (*found)[3].matched;  // those of Q, K and V follow
+    made += "extern \"C\" const unsigned host_gpu_sizes_" + name + "[] = {sizeof(" + type + "), " +
+            (maps ? "128, 128, 128, " : "") + "0};\n";
+    made += "extern \"C\" void host_gpu_call_" + name +
+            "(void* arguments) { auto& args = *static_cast<" + type + "*>(arguments); ";
+    if (maps) made += "TensorMap maps[3]; std::memcpy(maps, &args + 1, sizeof(maps)); ";
+    made += name + (maps ? "(args, maps[0], maps[1], maps[2]); }\n" : "(args); }\n");
   }
   return made;
 }

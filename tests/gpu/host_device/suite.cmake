@@ -17,7 +17,7 @@ function(hipflash_host_library name soversion)
   add_dependencies(hipflash_device_tests ${name})
 endfunction()
 hipflash_host_library(amdhip64 7 "${host_device}/hip_runtime.cpp")
-hipflash_host_library(cuda 1 "${host_device}/cuda_driver.cpp" "${host_device}/cuda_threads.cpp")
+hipflash_host_library(cuda 1 "${host_device}/cuda_driver.cpp" "${host_device}/cuda_threads.cpp" "${host_device}/async_engines.cpp")
 target_link_libraries(amdhip64 PRIVATE hipflash_host_block)
 target_link_libraries(cuda PRIVATE hipflash_host_block)
 hipflash_host_library(hiprtc 7 "${host_device}/hiprtc.cpp")
@@ -69,3 +69,5 @@ hipflash_host_device_test(
 )
 hipflash_host_device_test(
   cuda_multiply_adds cuda "sm_120,sm_80" "Small.*:*SmallRagged.Modifiers*:*SmallRagged.SinksOfADense*:*SmallReruns.SplitKeys*")
+# wgmma and TMA, of a device of two multiprocessors, whose blocks take several pieces of work each.
+hipflash_host_device_test(cuda_wgmma cuda "sm_90a" "Small.*:ListedWindows.*")

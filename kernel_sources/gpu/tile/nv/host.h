@@ -103,6 +103,13 @@ inline int __clz(int x) {
   return x == 0 ? 32 : __builtin_clz((unsigned)x);
 }
 
+// Threads run one at a time.
+inline int atomicAdd(int* x, int more) {
+  const int before = *x;
+  *x += more;
+  return before;
+}
+
 inline void __syncthreads() {
   host::barrier(0, 0);
 }

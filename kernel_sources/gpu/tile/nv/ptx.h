@@ -1,5 +1,5 @@
 // What CUDA C++ has no words for: a function for each instruction of PTX that the NVIDIA families
-// use, sm_80 and up (those of sm_90a alone are in wgmma_sm90.h). host.h says what each means.
+// use, sm_80 and up (those of sm_90a alone are in ptx_sm90.h). host.h says what each means.
 #pragma once
 
 // The block's dynamic shared memory.
