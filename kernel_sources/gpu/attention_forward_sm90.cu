@@ -11,10 +11,14 @@
 
 #include "common/mask.h"
 #include "common/score.h"
+#include "common/sequence.h"
 #include "gpu/tiles_nv.h"
 
 #include "gpu/tile/nv/accumulator_rows.h"
 #include "gpu/tile/nv/schedule.h"
+
+#include "gpu/tile/nv/ragged.h"
+
 #include "gpu/tile/nv/wgmma_sm90.h"
 
 namespace hipflash {
@@ -31,130 +35,19 @@ constexpr int kQSlab = kRows * 128, kSlab = kKeys * 128;  // bytes
 constexpr int kQBytes = kQSlab * kSlabs, kKBytes = kSlab * kSlabs, kVBytes = kSlab * kValueSlabs;
 constexpr int kWarps = 4 * kGroups;  // that free a buffer
 constexpr bool kTurns = Spec::take_turns && kGroups > 1;
-// Registers per thread after the copying group gave most of its share away. Their sum over the
-// groups is what the launch gave: 168 for each of three groups, 128 for each of four.
-constexpr int kCopierRegisters = kGroups == 3 ? 32 : 40,
-              kComputeRegisters = kGroups == 3 ? 160 : 232;
+// Registers per thread after the copying group gave most of its share away: their sum over the
+// groups is at most what the launch gave, 168 for each of three groups, 128 for each of four.
+// Finding the pieces of packed sequences takes some.
+constexpr int kCopierRegisters = (kGroups == 3 ? 32 : 40) + (Spec::ragged ? 24 : 0),
+              kComputeRegisters = sm90_compute_registers(kGroups, Spec::ragged);
 
-// A piece of work as the copying thread hands it over; row < 0 ends the work.
-struct Piece {
-  int row, head, batch;
-};
-constexpr int kHandovers = 4;  // see Copier::hand_over()
+}  // namespace hipflash
 
-// Shared memory: the rings of Q, K and V, pieces, barriers.
-struct Layout {
-  unsigned q, k, v, pieces, barriers;
+#include "gpu/tile/nv/pieces_sm90.h"
 
-  HF_DEVICE explicit Layout(const void* shared) {
-    q = (shared_address(shared) + 1023) & ~1023u;  // the swizzle repeats every 1024 bytes
-    k = q + kQStages * kQBytes;
-    v = k + kStages * kKBytes;
-    pieces = v + kStages * kVBytes;
-    barriers = pieces + 16 * kHandovers;
-  }
-  HF_DEVICE Barrier at(int i) const { return {barriers + 8 * i}; }
-  HF_DEVICE Barrier q_full(int stage) const { return at(stage); }
-  HF_DEVICE Barrier q_free(int stage) const { return at(kQStages + stage); }
-  HF_DEVICE Barrier k_full(int stage) const { return at(2 * kQStages + stage); }
-  HF_DEVICE Barrier k_free(int stage) const { return at(2 * kQStages + kStages + stage); }
-  HF_DEVICE Barrier v_full(int stage) const { return at(2 * kQStages + 2 * kStages + stage); }
-  HF_DEVICE Barrier v_free(int stage) const { return at(2 * kQStages + 3 * kStages + stage); }
+#include "gpu/tile/nv/copier_sm90.h"
 
-  HF_DEVICE void put(int slot, const Piece& piece) const {
-    store_words(pieces + 16 * slot, piece.row, piece.head, piece.batch, 0);
-  }
-  HF_DEVICE Piece get(int slot) const {
-    Piece piece;
-    load_words(piece.row, piece.head, pieces + 16 * slot);
-    load_word(piece.batch, pieces + 16 * slot + 8);
-    return piece;
-  }
-};
-
-HF_DEVICE Steps steps_of_rows(const AttentionArgs& args, int row, int rows) {
-  return steps_of(args, row, min(row + rows, args.seq_q) - 1, kKeys);
-}
-
-// The copying thread.
-struct Copier {
-  const AttentionArgs& args;
-  const Layout& shared;
-  const TensorMap &q_map, &k_map, &v_map;
-  const int pieces, together;
-  Ring<kQStages> q_ring;  // of the Q to be copied next; also counts pieces
-  Ring<kStages> ring;
-
-  HF_DEVICE Work work(int index) const { return work_of<kRows>(args, index, together, 1); }
-
-  // Gives the groups a piece (or the end) and its Q.
-  HF_DEVICE void hand_over(int index) {
-    // A free Q says that every group is done with the piece kQStages before, so it has stored the
-    // one before that: the slot of the fourth piece before is not read any more. (A buffer that was
-    // never used counts as freed in the phase before the first.)
-    shared.q_free(q_ring.stage()).wait(q_ring.parity() ^ 1);
-    const Barrier full = shared.q_full(q_ring.stage());
-    const int slot = q_ring.count % kHandovers;
-    if (index >= pieces) {
-      shared.put(slot, {-1, 0, 0});
-      full.arrive();
-      return;
-    }
-    const Work w = work(index);
-    shared.put(slot, {w.row, w.head, w.batch});
-    full.expect(kQBytes);
-    for (int c = 0; c < kSlabs; c++) {
-      copy_box(shared.q + q_ring.stage() * kQBytes + c * kQSlab, q_map, 64 * c, w.row, w.head,
-               w.batch, full);
-    }
-    q_ring.advance();
-  }
-
-  // Exactly `pieces` claims are made, and the last one leaves the counter zero.
-  HF_DEVICE int claim(int index) const {
-    if (!args.counter) return index + gridDim.x;
-    const int count = atomicAdd(args.counter, 1);
-    if (count == pieces - 1) *args.counter = 0;
-    return count + gridDim.x;
-  }
-
-  HF_DEVICE void run() {
-    const int first_key =
-        Spec::window_left ? nv_keys_of_call(args).first : 0;  // where the maps of K and V begin
-    int index = blockIdx.x;
-    hand_over(index);
-    while (index < pieces) {
-      const Work w = work(index);
-      const Steps steps = steps_of_rows(args, w.row, kRows);
-      // The next piece is claimed when two steps remain: early enough that its Q arrives in time,
-      // late enough that a block with a heavy piece does not hold a claim on another.
-      const int last_but_one = min(steps.begin + 1, steps.end - 1);
-      if (steps.end <= steps.begin) index = claim(index);
-      for (int step = steps.end - 1; step >= steps.begin; step--) {
-        if (step == last_but_one) {
-          index = claim(index);
-          if (kQStages > 1) hand_over(index);
-        }
-        const int key = step * kKeys - first_key, stage = ring.stage();
-        const Barrier k_full = shared.k_full(stage), v_full = shared.v_full(stage);
-        shared.k_free(stage).wait(ring.parity() ^ 1);
-        k_full.expect(kKBytes);
-        for (int c = 0; c < kSlabs; c++) {
-          copy_box(shared.k + stage * kKBytes + c * kSlab, k_map, 64 * c, key, w.kv_head, w.batch,
-                   k_full);
-        }
-        shared.v_free(stage).wait(ring.parity() ^ 1);
-        v_full.expect(kVBytes);
-        for (int c = 0; c < kValueSlabs; c++) {
-          copy_box(shared.v + stage * kVBytes + c * kSlab, v_map, 64 * c, key, w.kv_head, w.batch,
-                   v_full);
-        }
-        ring.advance();
-      }
-      if (kQStages == 1 || steps.end <= steps.begin) hand_over(index);
-    }
-  }
-};
+namespace hipflash {
 
 // One computing group.
 struct Group {
@@ -188,26 +81,31 @@ struct Group {
     for (int n = 0; n < kValueDim / 2; n++) out[n] = 0.0f;
   }
   // Read again where it is needed: registers are what this kernel is short of.
-  HF_DEVICE Piece piece_at(unsigned count) const { return shared.get(count % kHandovers); }
+  HF_DEVICE Piece piece_at(unsigned count) const { return shared.get(count); }
+  HF_DEVICE decltype(auto) args_at(unsigned count) const {
+    return args_of_piece(args, shared, count);
+  }
   HF_DEVICE LaneRows rows(const Piece& piece) const {
     const int row = piece.row + group * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4;
     return {{row, row + 8}, {piece.head, piece.head}};
   }
   // The steps that this group's rows need, of those that the block does.
-  HF_DEVICE Steps own_steps(const Piece& piece) const {
+  HF_DEVICE Steps own_steps(unsigned count) const {
+    const Piece piece = piece_at(count);
+    const AttentionArgs& one = args_at(count);
     const int row = piece.row + group * 64;
-    if (row < args.seq_q) {
-      const Steps own = steps_of_rows(args, row, 64);
+    if (row < one.seq_q) {
+      const Steps own = steps_of_rows(one, row, 64);
       if (own.end > own.begin) return own;
     }
-    const int begin = steps_of_rows(args, piece.row, kRows).begin;
+    const int begin = steps_of_rows(one, piece.row, kRows).begin;
     return {begin, begin, begin, begin};
   }
 
-  // Waits for the next piece and its Q.
-  HF_DEVICE Piece take_piece() const {
+  // Waits for the next piece and its Q. False if there is none.
+  HF_DEVICE bool wait_piece() const {
     shared.q_full(q_ring.stage()).wait(q_ring.parity());
-    return piece_at(q_ring.count);
+    return piece_at(q_ring.count).row >= 0;
   }
   HF_DEVICE void free_queries() {
     if (leader) shared.q_free(q_ring.stage()).arrive();
@@ -253,10 +151,10 @@ struct Group {
     const int key = step * kKeys + 2 * (threadIdx.x & 3);
     if (step >= own.unmasked_end || (Spec::window_left && step < own.unmasked_begin)) {
       const Piece piece = piece_at(count);
-      modify_scores<true>(args, s, rows(piece), piece.batch, key);
+      modify_scores<true>(args_at(count), s, rows(piece), piece.batch, key);
     } else if constexpr (kScoreModified) {
       const Piece piece = piece_at(count);
-      modify_scores<false>(args, s, rows(piece), piece.batch, key);
+      modify_scores<false>(args_at(count), s, rows(piece), piece.batch, key);
     }
     float largest[1][2];
     row_max(s, scale, largest[0]);
@@ -307,29 +205,52 @@ struct Group {
     }
   }
 
-  HF_DEVICE void store(const Piece& piece) {
+  // Keys past those that a sequence sees are another's, who may have NaN there, and zero times NaN
+  // is NaN: their values become zeros. (TMA does that past the end of the tensors.)
+  HF_DEVICE void blank_values(unsigned count, int step) {
+    if constexpr (Spec::ragged) {
+      const AttentionArgs& one = args_at(count);
+      const int seen = max(visible_keys(one, one.seq_q - 1).end - step * kKeys, 0);
+      if (seen >= kKeys) return;
+      constexpr int kPieces = 8 * kValueSlabs;  // of 16 bytes in a row
+      const unsigned v = shared.v + v_ring.stage() * kVBytes;
+      for (int i = threadIdx.x & 127; i < (kKeys - seen) * kPieces; i += 128) {
+        const int row = seen + i / kPieces, piece = i % kPieces;
+        store_words(v + piece / 8 * kSlab + row * 128 + piece % 8 * 16, 0, 0, 0, 0);
+      }
+      publish_writes();
+      barrier_of<128>(kGroups + 1 + group);
+    }
+  }
+
+  HF_DEVICE void store(unsigned count) {
+    const Piece piece = piece_at(count);
+    const AttentionArgs& one = args_at(count);
+    int first = 0, fault = kNoFault;
+    if constexpr (Spec::ragged) {
+      first = shared.get_sequence(count).first_query;
+      fault = shared.get_sequence(count).fault;
+    }
+    const int batch = Spec::ragged ? 0 : piece.batch;
     const LaneRows lane = rows(piece);
     float inverse[2];
     char* row[2];
     HF_UNROLL
     for (int h = 0; h < 2; h++) {
       const int query = lane.query[h];
-      const bool exists = query < args.seq_q;
-      const float reference = softmax[0].reference[h], sum = quad_sum(softmax[0].sum[h]);
-      RowResult result = result_of_row(reference, sum);
-      if constexpr (Spec::sinks) {
-        if (args.sinks) result = join_sink(reference, sum, args.sinks[piece.head]);
-      }
+      const bool exists = query < one.seq_q;
+      const RowResult result =
+          finish_row(args, piece.head, softmax[0].reference[h], quad_sum(softmax[0].sum[h]), fault);
       inverse[h] = result.factor;
       row[h] = nullptr;
       if (exists) {
-        row[h] =
-            (char*)args.out + 2 * (piece.batch * args.out_stride.batch +
-                                   piece.head * args.out_stride.head + query * args.out_stride.seq);
+        row[h] = (char*)args.out +
+                 2 * (batch * args.out_stride.batch + piece.head * args.out_stride.head +
+                      (first + query) * args.out_stride.seq);
       }
       if (Spec::lse && args.lse && exists && (threadIdx.x & 3) == 0) {
-        args.lse[piece.batch * args.lse_stride.batch + piece.head * args.lse_stride.head +
-                 query * args.lse_stride.seq] = result.lse;
+        args.lse[batch * args.lse_stride.batch + piece.head * args.lse_stride.head +
+                 (first + query) * args.lse_stride.seq] = result.lse;
       }
     }
     store_rows_aligned(out, inverse, row, Spec::value_head_dim);
@@ -349,6 +270,10 @@ struct Group {
   HF_DEVICE void middle_steps(unsigned count, const Steps& own) {
 #pragma unroll 1
     for (int step = own.end - 2; step >= own.begin; step--) {
+      if (Spec::ragged && step + 2 == own.end) {
+        wait_values();
+        blank_values(count, step + 1);
+      }
       wait_keys();
       take_turn();
       pin(out);
@@ -371,11 +296,13 @@ struct Group {
   }
 
   // The steps of the block that lie before this group's first, or after its last.
-  HF_DEVICE int skipped_before(const Piece& piece, const Steps& own) const {
-    return steps_of_rows(args, piece.row, kRows).end - own.end;
+  HF_DEVICE int skipped_before(unsigned count, const Steps& own) const {
+    return steps_of_rows(args_at(count), piece_at(count).row, kRows).end - own.end;
   }
-  HF_DEVICE int skipped_after(const Piece& piece, const Steps& own) const {
-    return Spec::window_left ? own.begin - steps_of_rows(args, piece.row, kRows).begin : 0;
+  HF_DEVICE int skipped_after(unsigned count, const Steps& own) const {
+    // (Read in any case: without windows too this is where ptxas needs no scratch at d256.)
+    const int begin = steps_of_rows(args_at(count), piece_at(count).row, kRows).begin;
+    return Spec::window_left ? own.begin - begin : 0;
   }
 
   HF_DEVICE void run() {
@@ -384,15 +311,14 @@ struct Group {
 #pragma unroll 1
     while (more) {  // the pipeline is empty
       unsigned count = q_ring.count;
-      Piece piece = take_piece();
-      if (piece.row < 0) break;
-      Steps own = own_steps(piece);
+      if (!wait_piece()) break;
+      Steps own = own_steps(count);
       clear();
-      skip_steps(skipped_before(piece, own));
+      skip_steps(skipped_before(count, own));
       if (own.end <= own.begin) {
-        __syncwarp();  // all lanes have taken the piece
+        __syncwarp();  // all lanes have seen it arrive
         free_queries();
-        store(piece);
+        store(count);
         continue;
       }
       wait_keys();
@@ -407,20 +333,20 @@ struct Group {
       while (flowing) {
         middle_steps(count, own);
         wait_values();
+        if (own.begin + 1 == own.end) blank_values(count, own.begin);
         pin(out);
         products_start();
         issue_outputs();
 
-        int skipped = skipped_after(piece_at(count), own);
+        int skipped = skipped_after(count, own);
         Steps next_own = {0, 0, 0, 0};
         // With one buffer the next Q comes after all steps of the block, for which a group without
         // rows needs the turns of this one; with two, before the last two steps.
         if (!Spec::window_left || skipped < kQStages) {
-          const Piece next = take_piece();
-          more = next.row >= 0;
+          more = wait_piece();
           if (more) {
-            next_own = own_steps(next);
-            skipped += skipped_before(next, next_own);
+            next_own = own_steps(count + 1);
+            skipped += skipped_before(count + 1, next_own);
           }
         }
         // Keys can be had one step beyond the next without giving back the values in use.
@@ -435,7 +361,7 @@ struct Group {
           wait_products<1>();
           pin(out);
           free_values();
-          store(piece_at(count));
+          store(count);
           clear();
           count++;
           own = next_own;
@@ -445,8 +371,8 @@ struct Group {
           wait_products<0>();
           pin(out);
           free_values();
-          store(piece_at(count));
-          skip_steps(skipped_after(piece_at(count), own));
+          store(count);
+          skip_steps(skipped_after(count, own));
         }
       }
     }
@@ -485,11 +411,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < 128) {
     give_registers<kCopierRegisters>();
     if (threadIdx.x == 0) {
-      const int tiles = ceil_div(args.seq_q, kRows);
-      const int together = nv_heads_together(args, args.heads_q / args.heads_kv, tiles,
-                                             pieces_together(tiles, 1), 2);
-      Copier copier{args,     shared, q_map, k_map, v_map, tiles * args.batch * args.heads_q,
-                    together, {0},    {0}};
+      Copier copier(args, shared, q_map, k_map, v_map);
       copier.run();
     }
   } else {

@@ -253,10 +253,14 @@ HF_BOTH constexpr int sm90_threads(const Sm90Tile& t) {
 HF_BOTH constexpr int sm90_slabs(int dim) {
   return (dim + 63) / 64;
 }
+// A piece of work in shared memory, with what is to know of its sequence.
+HF_BOTH constexpr int sm90_piece_bytes() {
+  return 48;
+}
 HF_BOTH constexpr int sm90_shared_bytes(const Sm90Tile& t, int head_dim, int value_head_dim) {
   return 128 * (t.q_stages * sm90_tile_rows(t) * sm90_slabs(head_dim) +
                 t.stages * t.tile_keys * (sm90_slabs(head_dim) + sm90_slabs(value_head_dim))) +
-         64 + 8 * (2 * t.q_stages + 4 * t.stages) +
+         4 * sm90_piece_bytes() + 8 * (2 * t.q_stages + 4 * t.stages) +
          1024;  // pieces, barriers; the base is rounded up to 1024
 }
 // Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero
@@ -284,6 +288,25 @@ HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool r
   if (widest <= 128) return {80, 3, 2, 1, true};
   if (widest <= 192) return {96, 2, 2, 1, true};
   return {64, 2, 2, 1, true};
+}
+
+// The same for packed sequences, the longest of which has `seq_q` queries: finding pieces leaves
+// fewer registers, and the rows of short sequences fill lower tiles better.
+HF_BOTH constexpr Sm90Tile sm90_packed_default(int head_dim, int value_head_dim, bool ragged,
+                                               bool modified, int seq_q) {
+  const int widest = nv_max(head_dim, value_head_dim);
+  if (widest <= 128 && seq_q <= 768) return {64, 2, 4, 2, true};
+  if (widest <= 64) return {96, 3, 4, 2, true};
+  if (widest <= 96) return modified ? Sm90Tile{64, 3, 4, 2, true} : Sm90Tile{96, 3, 2, 2, true};
+  if (widest <= 128) {
+    return modified || (ragged && seq_q <= 3072) ? Sm90Tile{64, 3, 4, 2, true}
+                                                 : Sm90Tile{80, 3, 2, 1, true};
+  }
+  return widest <= 192 ? Sm90Tile{96, 2, 2, 1, true} : Sm90Tile{64, 2, 2, 1, true};
+}
+// What computing threads have of registers, of 3 groups or of 2.
+HF_BOTH constexpr int sm90_compute_registers(int query_groups, bool packed) {
+  return query_groups == 3 ? (packed ? 152 : 160) : (packed ? 216 : 232);
 }
 
 // The keys that some query of the call sees. Keys outside are not even multiplied by zero: the
@@ -332,16 +355,29 @@ HF_BOTH Sm90Map sm90_map(const void* data, const RowStrides& stride, int dim, in
   map.box[2] = map.box[3] = 1;
   return map;
 }
+// Packed sequences are one, of which the kernel knows where they begin.
 HF_BOTH Sm90Map sm90_map_q(const Sm90Tile& t, const AttentionArgs& args) {
+  if (args.cu_seqlens_q) {
+    return sm90_map(args.q, args.q_stride, args.head_dim, 0, args.total_q, args.heads_q, 1,
+                    sm90_tile_rows(t));
+  }
   return sm90_map(args.q, args.q_stride, args.head_dim, 0, args.seq_q, args.heads_q, args.batch,
                   sm90_tile_rows(t));
 }
 HF_BOTH Sm90Map sm90_map_k(const Sm90Tile& t, const AttentionArgs& args) {
+  if (args.cu_seqlens_k) {
+    return sm90_map(args.k, args.k_stride, args.head_dim, 0, args.total_k, args.heads_kv, 1,
+                    t.tile_keys);
+  }
   const NvKeyRange keys = nv_keys_of_call(args);
   return sm90_map(args.k, args.k_stride, args.head_dim, keys.first, keys.end - keys.first,
                   args.heads_kv, args.batch, t.tile_keys);
 }
 HF_BOTH Sm90Map sm90_map_v(const Sm90Tile& t, const AttentionArgs& args) {
+  if (args.cu_seqlens_k) {
+    return sm90_map(args.v, args.v_stride, args.value_head_dim, 0, args.total_k, args.heads_kv, 1,
+                    t.tile_keys);
+  }
   const NvKeyRange keys = nv_keys_of_call(args);
   return sm90_map(args.v, args.v_stride, args.value_head_dim, keys.first, keys.end - keys.first,
                   args.heads_kv, args.batch, t.tile_keys);

@@ -244,11 +244,28 @@ KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFac
       kNvMerge, "f32 as three products of f16");
 }
 
+// Whether wgmma takes sequences of different lengths: packed ones, whose ends it finds and blanks;
+// but not what lies before a window, and no scores that take the registers which that needs.
+bool wgmma_takes_sequences(const Problem& problem, const Builder& builder) {
+  const Ragged& ragged = problem.ragged;
+  const int widest = std::max(builder.args().head_dim, builder.args().value_head_dim);
+  return ragged.packed_q && ragged.packed_k && !ragged.lengths && !ragged.batch_index &&
+         !ragged.left_padding && !problem.features.paged_kv && !builder.facts.window_left &&
+         !(builder.modified() && widest > 128);
+}
+
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
 // place of pointers.
-bool wgmma_takes(const Problem& problem, AttentionArgs args) {
-  if (!problem.aligned || problem.seq_k == 0 || problem.features.ragged()) return false;
+bool wgmma_takes(const Problem& problem, const Builder& builder) {
+  if (!problem.aligned || problem.seq_k == 0) return false;
   if (problem.batch_invariant) return false;  // its blocks take what they find
+  AttentionArgs args = builder.args();
+  if (problem.features.ragged()) {
+    if (!wgmma_takes_sequences(problem, builder)) return false;
+    args.batch = 1;  // the copy engine has them as one
+    args.seq_q = args.total_q;
+    args.seq_k = args.total_k;
+  }
   alignas(16) static const char aligned[16] = {};
   args.q = args.k = args.v = aligned;
   args.out = const_cast<char*>(aligned);
@@ -256,19 +273,23 @@ bool wgmma_takes(const Problem& problem, AttentionArgs args) {
                     problem.features.mask);
 }
 
-KernelPlan plan_sm90(Builder builder, const DeviceFacts& device) {
+KernelPlan plan_sm90(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const bool ragged = builder.facts.window_left || builder.facts.window_right;
-  Sm90Tile standard = sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k);
+  const bool packed = problem.ragged.packed_q;
+  Sm90Tile standard =
+      packed ? sm90_packed_default(dim, value_dim, ragged, builder.modified(), args.seq_q)
+             : sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k);
   if (left_edge_alone(builder) && standard.tile_keys == 80) standard.tile_keys = 64;
   const Sm90Tile tile = builder.choose(kSm90, standard, [&] {
-    return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes));
+    return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes), packed);
   });
   const Config config = {numbers_of(tile), tile.tile_keys, sm90_threads(tile),
                          sm90_shared_bytes(tile, dim, value_dim)};
   GpuLaunch launch;
-  launch.pieces = grid_size(sm90_pieces(tile, args));
+  // (of packed sequences, some without rows)
+  launch.pieces = grid_size(row_tiles(problem, args, sm90_tile_rows(tile), false) * args.heads_q);
   launch.forward = {std::min(launch.pieces, static_cast<unsigned>(device.compute_units)),
                     static_cast<unsigned>(config.threads),
                     static_cast<unsigned>(config.shared_bytes)};
@@ -302,7 +323,7 @@ KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   if (few_rows(problem, target, builder.args())) {
     return plan_sm80(problem, std::move(builder), target, sm80 + " (few queries)");
   }
-  if (wgmma_takes(problem, builder.args())) return plan_sm90(std::move(builder), device);
+  if (wgmma_takes(problem, builder)) return plan_sm90(problem, std::move(builder), device);
   return plan_sm80(problem, std::move(builder), target,
                    sm80 + " (wgmma does not take these strides or features)");
 }

@@ -69,6 +69,31 @@ TEST_P(FullRagged, RandomCalls) {
   }
 }
 
+// Prompts: sequences of many tiles of rows, of a few rows and of none, with others' NaN around
+// them.
+TEST_P(FullRagged, PackedSequencesOfManyRows) {
+  for (const std::int64_t dim : {40, 64, 96, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      RaggedCase c;
+      c.dtype = causal ? DType::f16 : DType::bf16;
+      c.dim = dim;
+      c.value_dim = dim == 96 ? 64 : 0;
+      c.queries = {130, 1, 0, 200, 65};
+      c.keys = {140, 77, 20, 207, 0};
+      c.gap = 3;
+      c.causal = causal;
+      c.sinks = dim == 64;
+      c.alibi = causal && dim <= 128;
+      c.softcap = dim == 96 ? 5.0f : 0.0f;
+      c.hints = dim != 128;
+      c.offsets_are_64bit = dim == 256;
+      check(c);
+      c.alignment = MaskAlignment::top_left;
+      if (causal && dim == 128) check(c);
+    }
+  }
+}
+
 TEST_P(FullRagged, LongCachesAreSplitAndMerged) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const std::int64_t queries : {1, 4, 20}) {

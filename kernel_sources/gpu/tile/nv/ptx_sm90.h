@@ -34,6 +34,11 @@ HF_DEVICE void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Makes what threads wrote into shared memory known to products and copies.
+HF_DEVICE void publish_writes() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Groups of warps hand a turn round: group g waits at named barrier 1 + g, where its predecessor
 // arrives.
 HF_DEVICE void wait_turn(int group) {
