@@ -75,20 +75,9 @@ inline void wait_products() {
 template <int N>
 inline void pin(float (&)[N]) {}
 
-// Bits 0 to 13: the address, 16 to 29: the distance of slabs, 32 to 45: that of eight rows, all in
-// units of 16 bytes; the two highest: how it is swizzled.
-struct Operand {
-  unsigned low;
-
-  Operand(unsigned address, int slab) : low(address >> 4 | (unsigned)(slab >> 4) << 16) {}
-  unsigned long long at(int bytes) const {
-    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 |
-           1ull << 62;
-  }
-};
-
-// The element in a row of an operand at this column: sixteen bytes of a row change places with
-// others, by bits of the address.
+// The element in a row of an operand at this column. Bits 0 to 13 of a descriptor are the address,
+// 16 to 29 the distance of slabs, 32 to 45 that of eight rows, all in units of 16 bytes, which
+// change places in a row by bits of the address.
 inline float operand_element(unsigned long long operand, int row, int column) {
   const auto field = [&](int from) { return (unsigned)(operand >> from & 0x3fff) << 4; };
   const unsigned plain =

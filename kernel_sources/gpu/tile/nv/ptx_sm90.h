@@ -95,20 +95,6 @@ HF_DEVICE void pin(float (&c)[N]) {
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-// Where an operand lies: slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024
-// bytes. `slab` is the distance of slabs and counts only where an operand spans several of them
-// (V). Offsets are added to the finished descriptor, so that the constant ones cost one uniform
-// addition.
-struct Operand {
-  unsigned low;
-
-  HF_DEVICE Operand(unsigned address, int slab) : low(address >> 4 | (unsigned)(slab >> 4) << 16) {}
-  HF_DEVICE unsigned long long at(int bytes) const {
-    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 |
-           1ull << 62;
-  }
-};
-
 // The instruction names every accumulator register, so its text depends on the width. HF_NAMES_k
 // and HF_PLACES_k name the registers of 16 k columns.
 #define HF_NAMES_1 "%0, %1, %2, %3, %4, %5, %6, %7"

@@ -18,6 +18,20 @@ struct Ring {
   HF_DEVICE void advance() { count++; }
 };
 
+// Where an operand lies: slabs of 64 columns (128 bytes, 128-byte swizzle), 8 rows every 1024
+// bytes. `slab` is the distance of slabs and counts only where an operand spans several of them
+// (V). Offsets are added to the finished descriptor, so that the constant ones cost one uniform
+// addition.
+struct Operand {
+  unsigned low;
+
+  HF_DEVICE Operand(unsigned address, int slab) : low(address >> 4 | (unsigned)(slab >> 4) << 16) {}
+  HF_DEVICE unsigned long long at(int bytes) const {
+    return (unsigned long long)(low + (bytes >> 4)) | (unsigned long long)(1024 >> 4) << 32 |
+           1ull << 62;
+  }
+};
+
 }  // namespace hipflash
 
 #if defined(HF_HOST)
