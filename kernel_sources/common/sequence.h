@@ -75,11 +75,12 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
   long long first_key = 0, keys = args.seq_k;
   if (args.cu_seqlens_k) {
     first_key = sequence_offset(args, args.cu_seqlens_k, b);
-    keys = sequence_offset(args, args.cu_seqlens_k, b + 1) - first_key;
-    if (first_key < 0 || keys < 0 || first_key + keys > args.total_k) {
+    long long end = sequence_offset(args, args.cu_seqlens_k, b + 1);
+    if (first_key < 0 || end < first_key || end > args.total_k) {
       fault = kOffsetsFault;
-      first_key = keys = 0;
+      first_key = end = 0;
     }
+    keys = end - first_key;
   }
   const long long capacity = keys;
   if (args.kv_lengths) {

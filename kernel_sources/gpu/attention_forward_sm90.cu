@@ -1,5 +1,5 @@
 // Attention on wgmma and TMA: f16 and bf16, head dimensions up to 256, sm_90a. What it does not
-// take (see sm90_takes() in tiles_nv.h) the sm_80 family does.
+// take (see wgmma_takes() in src/plan/nv_plan.cpp) the sm_80 family does.
 //
 // One warp group copies: one of its threads asks the copy engine for boxes of Q, K and V and waits
 // only for free buffers. query_groups warp groups compute 64 query rows each. A group issues Q.K of
@@ -206,17 +206,21 @@ struct Group {
   }
 
   // Keys past those that a sequence sees are another's, who may have NaN there, and zero times NaN
-  // is NaN: their values become zeros. (TMA does that past the end of the tensors.)
+  // is NaN: their values become zeros. (TMA does that past the end of the tensors.) Only the last
+  // step of a block has such keys. Every group that uses it writes the same zeros, whatever its
+  // rows, so they may do so while others' products read it, and each makes its own writes known to
+  // its own products, and to the copy that follows in that place. A window with a left edge would
+  // have keys of nobody in its first step too.
   HF_DEVICE void blank_values(unsigned count, int step) {
     if constexpr (Spec::ragged) {
       const AttentionArgs& one = args_at(count);
       const int seen = max(visible_keys(one, one.seq_q - 1).end - step * kKeys, 0);
       if (seen >= kKeys) return;
-      constexpr int kPieces = 8 * kValueSlabs;  // of 16 bytes in a row
+      constexpr int kChunks = 8 * kValueSlabs;  // of 16 bytes in a row
       const unsigned v = shared.v + v_ring.stage() * kVBytes;
-      for (int i = threadIdx.x & 127; i < (kKeys - seen) * kPieces; i += 128) {
-        const int row = seen + i / kPieces, piece = i % kPieces;
-        store_words(v + piece / 8 * kSlab + row * 128 + piece % 8 * 16, 0, 0, 0, 0);
+      for (int i = threadIdx.x & 127; i < (kKeys - seen) * kChunks; i += 128) {
+        const int row = seen + i / kChunks, chunk = i % kChunks;
+        store_words(v + chunk / 8 * kSlab + row * 128 + chunk % 8 * 16, 0, 0, 0, 0);
       }
       publish_writes();
       barrier_of<128>(kGroups + 1 + group);
@@ -300,7 +304,7 @@ struct Group {
     return steps_of_rows(args_at(count), piece_at(count).row, kRows).end - own.end;
   }
   HF_DEVICE int skipped_after(unsigned count, const Steps& own) const {
-    // (Read in any case: without windows too this is where ptxas needs no scratch at d256.)
+    // The load is made without windows too: otherwise ptxas takes scratch at d256.
     const int begin = steps_of_rows(args_at(count), piece_at(count).row, kRows).begin;
     return Spec::window_left ? own.begin - begin : 0;
   }

@@ -257,15 +257,19 @@ HF_BOTH constexpr int sm90_slabs(int dim) {
 HF_BOTH constexpr int sm90_piece_bytes() {
   return 48;
 }
+HF_BOTH constexpr int
+sm90_handovers() {  // pieces that are there at a time, see Copier::hand_over()
+  return 4;
+}
 HF_BOTH constexpr int sm90_shared_bytes(const Sm90Tile& t, int head_dim, int value_head_dim) {
   return 128 * (t.q_stages * sm90_tile_rows(t) * sm90_slabs(head_dim) +
                 t.stages * t.tile_keys * (sm90_slabs(head_dim) + sm90_slabs(value_head_dim))) +
-         4 * sm90_piece_bytes() + 8 * (2 * t.q_stages + 4 * t.stages) +
+         sm90_handovers() * sm90_piece_bytes() + 8 * (2 * t.q_stages + 4 * t.stages) +
          1024;  // pieces, barriers; the base is rounded up to 1024
 }
-// Pieces of work. Launch min(pieces, multiprocessors) blocks with args.counter pointing at a zero
-// that no other launch in flight uses (the kernel leaves it zero), or `pieces` blocks with a null
-// counter.
+// Pieces of work; of packed sequences packed_query_tiles() for each head. Launch min(pieces,
+// multiprocessors) blocks with args.counter pointing at a zero that no other launch in flight uses
+// (the kernel leaves it zero), or `pieces` blocks with a null counter.
 HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
   const int rows = sm90_tile_rows(t);
   return (long long)((args.seq_q + rows - 1) / rows) * args.batch * args.heads_q;
@@ -290,23 +294,24 @@ HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool r
   return {64, 2, 2, 1, true};
 }
 
-// The same for packed sequences, the longest of which has `seq_q` queries: finding pieces leaves
-// fewer registers, and the rows of short sequences fill lower tiles better.
-HF_BOTH constexpr Sm90Tile sm90_packed_default(int head_dim, int value_head_dim, bool ragged,
+// The same for packed sequences of up to `seq_q` queries, where `uneven` is a causal mask: finding
+// pieces leaves fewer registers, and the rows of short sequences fill lower tiles better.
+HF_BOTH constexpr Sm90Tile sm90_packed_default(int head_dim, int value_head_dim, bool uneven,
                                                bool modified, int seq_q) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && seq_q <= 768) return {64, 2, 4, 2, true};
   if (widest <= 64) return {96, 3, 4, 2, true};
   if (widest <= 96) return modified ? Sm90Tile{64, 3, 4, 2, true} : Sm90Tile{96, 3, 2, 2, true};
   if (widest <= 128) {
-    return modified || (ragged && seq_q <= 3072) ? Sm90Tile{64, 3, 4, 2, true}
+    return modified || (uneven && seq_q <= 3072) ? Sm90Tile{64, 3, 4, 2, true}
                                                  : Sm90Tile{80, 3, 2, 1, true};
   }
   return widest <= 192 ? Sm90Tile{96, 2, 2, 1, true} : Sm90Tile{64, 2, 2, 1, true};
 }
 // What computing threads have of registers, of 3 groups or of 2.
-HF_BOTH constexpr int sm90_compute_registers(int query_groups, bool packed) {
-  return query_groups == 3 ? (packed ? 152 : 160) : (packed ? 216 : 232);
+HF_BOTH constexpr int sm90_compute_registers(int query_groups, bool packed_sequences) {
+  if (packed_sequences) return query_groups == 3 ? 152 : 216;
+  return query_groups == 3 ? 160 : 232;
 }
 
 // The keys that some query of the call sees. Keys outside are not even multiplied by zero: the
@@ -391,8 +396,9 @@ HF_BOTH bool sm90_stride_fits(const RowStrides& s, int rows, int heads, int batc
   return fits(s.seq, rows) && fits(s.head, heads) && fits(s.batch, batch);
 }
 
-// True if the wgmma family takes this problem; else the plan takes the sm80 family. `element` is
-// that of Q, K, V; `bias` and `mask` are the Problem's features.
+// True if the wgmma family can do this: the copy engine can address the tensors, and there is
+// nothing that its kernel does not know. `element` is that of Q, K, V; `bias` and `mask` are the
+// Problem's features. Which calls it gets is decided in wgmma_takes() in src/plan/nv_plan.cpp.
 HF_BOTH bool sm90_takes(const AttentionArgs& args, ElementType element, bool bias, bool mask) {
   if (element == ElementType::f32 || bias || mask || args.splits > 1) return false;
   if (args.head_dim > 256 || args.value_head_dim > 256) return false;

@@ -30,6 +30,7 @@ const Merge kNvMerge{[](const AttentionArgs& a) { return nv_merge_blocks(a); }, 
                      true};
 
 constexpr int kShortSequence = 512;   // queries
+constexpr int kLowTile = 64;          // queries
 constexpr int kHighPagedTiles = 256;  // queries, from which on
 constexpr int kSharedOfHighTiles = 140 * 1024;
 // Shared memory that each block of a multiprocessor takes beside its own.
@@ -244,14 +245,21 @@ KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFac
       kNvMerge, "f32 as three products of f16");
 }
 
+// Queries of the longest of packed sequences, or twice their mean where nobody says.
+int longest_packed(const Problem& problem) {
+  const long long mean = problem.ragged.total_q / std::max<long long>(problem.batch, 1);
+  return static_cast<int>(std::min<long long>(problem.seq_q, 2 * mean + 1));
+}
+
 // Whether wgmma takes sequences of different lengths: packed ones, whose ends it finds and blanks;
-// but not what lies before a window, and no scores that take the registers which that needs.
+// but not what lies before a window, no scores that take the registers which that needs, and none
+// so short that most rows of a block would be idle.
 bool wgmma_takes_sequences(const Problem& problem, const Builder& builder) {
   const Ragged& ragged = problem.ragged;
   const int widest = std::max(builder.args().head_dim, builder.args().value_head_dim);
   return ragged.packed_q && ragged.packed_k && !ragged.lengths && !ragged.batch_index &&
          !ragged.left_padding && !problem.features.paged_kv && !builder.facts.window_left &&
-         !(builder.modified() && widest > 128);
+         !(builder.modified() && widest > 128) && longest_packed(problem) > kLowTile;
 }
 
 // Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
@@ -276,11 +284,11 @@ bool wgmma_takes(const Problem& problem, const Builder& builder) {
 KernelPlan plan_sm90(const Problem& problem, Builder builder, const DeviceFacts& device) {
   const AttentionArgs& args = builder.args();
   const int dim = args.head_dim, value_dim = args.value_head_dim;
-  const bool ragged = builder.facts.window_left || builder.facts.window_right;
+  const bool uneven = builder.facts.window_left || builder.facts.window_right;
   const bool packed = problem.ragged.packed_q;
-  Sm90Tile standard =
-      packed ? sm90_packed_default(dim, value_dim, ragged, builder.modified(), args.seq_q)
-             : sm90_default(dim, value_dim, ragged, builder.modified(), args.seq_k);
+  Sm90Tile standard = packed ? sm90_packed_default(dim, value_dim, uneven, builder.modified(),
+                                                   longest_packed(problem))
+                             : sm90_default(dim, value_dim, uneven, builder.modified(), args.seq_k);
   if (left_edge_alone(builder) && standard.tile_keys == 80) standard.tile_keys = 64;
   const Sm90Tile tile = builder.choose(kSm90, standard, [&] {
     return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes), packed);

@@ -189,14 +189,15 @@ std::vector<NvF16x3Tile> nvf16x3_tiles(int head_dim, int value_dim, int shared_l
   return tiles;
 }
 
-std::vector<Sm90Tile> sm90_tiles(int head_dim, int value_dim, int shared_limit, bool packed) {
+std::vector<Sm90Tile> sm90_tiles(int head_dim, int value_dim, int shared_limit,
+                                 bool packed_sequences) {
   std::vector<Sm90Tile> tiles;
   const int out = nv_round_up(value_dim, 16) / 2;
   for (int keys = 48; keys <= 256; keys += 16) {
     for (const int groups : {2, 3}) {
       // Scores, and the probabilities of the step before as operands.
       const int registers = out + keys / 2 + keys / 4 + kNvOtherRegisters;
-      if (registers > sm90_compute_registers(groups, packed)) continue;
+      if (registers > sm90_compute_registers(groups, packed_sequences)) continue;
       for (const int stages : {2, 4}) {
         for (const int q_stages : {2, 1}) {
           for (const bool turns : {true, false}) {

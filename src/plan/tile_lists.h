@@ -18,6 +18,7 @@ std::vector<rdna::DotTile> dot_tiles(int element_bytes, int head_dim, int value_
 std::vector<Sm80Tile> sm80_tiles(int head_dim, int value_dim, int shared_limit, bool packed);
 std::vector<NvF32Tile> nvf32_tiles(int head_dim, int value_dim, int shared_limit);
 std::vector<NvF16x3Tile> nvf16x3_tiles(int head_dim, int value_dim, int shared_limit);
-std::vector<Sm90Tile> sm90_tiles(int head_dim, int value_dim, int shared_limit, bool packed);
+std::vector<Sm90Tile> sm90_tiles(int head_dim, int value_dim, int shared_limit,
+                                 bool packed_sequences);
 
 }  // namespace hipflash::plan

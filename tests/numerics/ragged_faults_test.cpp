@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -134,6 +136,30 @@ TEST_P(FullRaggedFaults, WhereKeysAreSplit) {
     c.queries = {1, 1, 1};
     c.keys = {2500, 1500, 170};
     expect_faults_of_caches(c);
+  }
+}
+
+TEST_P(FullRaggedFaults, OfOffsetsOfManyQueries) {
+  SKIP_ON_CPU();
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    RaggedCase c;
+    c.dtype = dtype;
+    c.queries = {150, 70, 90};
+    c.keys = {160, 100, 90};
+    expect_fault(
+        c, {0, 1}, [](RaggedData& data) { data.cu_k[1] = 1 << 20; }, "offsets",
+        "varlen.cu_seqlens_k[");
+    expect_fault(
+        c, {0}, [](RaggedData& data) { data.cu_k[0] = -3; }, "offsets", "varlen.cu_seqlens_k[0]");
+    // Their difference is 512, if it is allowed to overflow.
+    c.offsets_are_64bit = true;
+    expect_fault(
+        c, {0, 1, 2},
+        [](RaggedData& data) {
+          constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+          data.cu_k_64 = {kLargest - 255, -kLargest + 255, kLargest - 255, -kLargest + 255};
+        },
+        "offsets", "varlen.cu_seqlens_k[");
   }
 }
 

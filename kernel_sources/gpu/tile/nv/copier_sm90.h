@@ -1,4 +1,4 @@
-// The copying thread of a block of the wgmma family.
+// The copying thread of a block of the wgmma family. Sizes are those of its file.
 #pragma once
 
 namespace hipflash {
@@ -93,7 +93,7 @@ struct Copier {
 
   // Exactly `pieces` claims are made, and the last one leaves the counter zero.
   HF_DEVICE int claim(int index) const {
-    if (!args.counter) return index + gridDim.x;
+    if (!args.counter) return pieces;  // each has a block of its own
     const int count = atomicAdd(args.counter, 1);
     if (count == pieces - 1) *args.counter = 0;
     return count + gridDim.x;

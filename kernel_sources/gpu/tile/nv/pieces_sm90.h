@@ -1,5 +1,6 @@
 // What a block of the wgmma family has in shared memory: rings of Q, K and V with their barriers,
-// and the pieces of work that its copying thread hands to its computing groups.
+// and the pieces of work that its copying thread hands to its computing groups. Sizes are those
+// that the family's file has from its tile config.
 #pragma once
 
 namespace hipflash {
@@ -15,7 +16,7 @@ struct Sequence {
   int fault;
 };
 static_assert(!Spec::ragged || !Spec::window_left, "see blank_values()");
-constexpr int kHandovers = 4;  // see Copier::hand_over()
+constexpr int kHandovers = sm90_handovers();
 
 // Shared memory: the rings of Q, K and V, pieces, barriers.
 struct Layout {
@@ -36,31 +37,32 @@ struct Layout {
   HF_DEVICE Barrier v_full(int stage) const { return at(2 * kQStages + 2 * kStages + stage); }
   HF_DEVICE Barrier v_free(int stage) const { return at(2 * kQStages + 3 * kStages + stage); }
 
-  HF_DEVICE unsigned piece_at(unsigned count) const {
+  HF_DEVICE unsigned slot_of(unsigned count) const {
     return pieces + sm90_piece_bytes() * (count % kHandovers);
   }
   HF_DEVICE void put(unsigned count, const Piece& piece) const {
-    store_words(piece_at(count), piece.row, piece.head, piece.batch, 0);
+    store_words(slot_of(count), piece.row, piece.head, piece.batch, 0);
   }
   HF_DEVICE Piece get(unsigned count) const {
     Piece piece;
-    load_words(piece.row, piece.head, piece_at(count));
-    load_word(piece.batch, piece_at(count) + 8);
+    load_words(piece.row, piece.head, slot_of(count));
+    load_word(piece.batch, slot_of(count) + 8);
     return piece;
   }
   HF_DEVICE void put(unsigned count, const Sequence& one) const {
-    store_words(piece_at(count) + 16, one.seq_q, one.seq_k, one.diagonal, one.fault);
-    store_words(piece_at(count) + 32, one.first_query, one.first_key);
+    store_words(slot_of(count) + 16, one.seq_q, one.seq_k, one.diagonal, one.fault);
+    store_words(slot_of(count) + 32, one.first_query, one.first_key);
   }
   HF_DEVICE Sequence get_sequence(unsigned count) const {
     Sequence one;
-    load_words(one.seq_q, one.seq_k, one.diagonal, one.fault, piece_at(count) + 16);
-    load_words(one.first_query, one.first_key, piece_at(count) + 32);
+    load_words(one.seq_q, one.seq_k, one.diagonal, one.fault, slot_of(count) + 16);
+    load_words(one.first_query, one.first_key, slot_of(count) + 32);
     return one;
   }
 };
 
-// The arguments of the sequence that a piece belongs to.
+// The arguments of the sequence that a piece belongs to: those of the launch themselves, by
+// reference, unless sequences have lengths of their own.
 HF_DEVICE decltype(auto) args_of_piece(const AttentionArgs& args, const Layout& shared,
                                        unsigned count) {
   if constexpr (Spec::ragged) {
