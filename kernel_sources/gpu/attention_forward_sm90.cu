@@ -232,8 +232,9 @@ struct Group {
     const AttentionArgs& one = args_at(count);
     int first = 0, fault = kNoFault;
     if constexpr (Spec::ragged) {
-      first = shared.get_sequence(count).first_query;
-      fault = shared.get_sequence(count).fault;
+      const Sequence of_piece = shared.get_sequence(count);
+      first = of_piece.first_query;
+      fault = of_piece.fault;
     }
     const int batch = Spec::ragged ? 0 : piece.batch;
     const LaneRows lane = rows(piece);

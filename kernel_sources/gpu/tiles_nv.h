@@ -369,23 +369,20 @@ HF_BOTH Sm90Map sm90_map_q(const Sm90Tile& t, const AttentionArgs& args) {
   return sm90_map(args.q, args.q_stride, args.head_dim, 0, args.seq_q, args.heads_q, args.batch,
                   sm90_tile_rows(t));
 }
-HF_BOTH Sm90Map sm90_map_k(const Sm90Tile& t, const AttentionArgs& args) {
+HF_BOTH Sm90Map sm90_map_keys(const Sm90Tile& t, const AttentionArgs& args, const void* data,
+                              const RowStrides& stride, int dim) {
   if (args.cu_seqlens_k) {
-    return sm90_map(args.k, args.k_stride, args.head_dim, 0, args.total_k, args.heads_kv, 1,
-                    t.tile_keys);
+    return sm90_map(data, stride, dim, 0, args.total_k, args.heads_kv, 1, t.tile_keys);
   }
   const NvKeyRange keys = nv_keys_of_call(args);
-  return sm90_map(args.k, args.k_stride, args.head_dim, keys.first, keys.end - keys.first,
-                  args.heads_kv, args.batch, t.tile_keys);
+  return sm90_map(data, stride, dim, keys.first, keys.end - keys.first, args.heads_kv, args.batch,
+                  t.tile_keys);
+}
+HF_BOTH Sm90Map sm90_map_k(const Sm90Tile& t, const AttentionArgs& args) {
+  return sm90_map_keys(t, args, args.k, args.k_stride, args.head_dim);
 }
 HF_BOTH Sm90Map sm90_map_v(const Sm90Tile& t, const AttentionArgs& args) {
-  if (args.cu_seqlens_k) {
-    return sm90_map(args.v, args.v_stride, args.value_head_dim, 0, args.total_k, args.heads_kv, 1,
-                    t.tile_keys);
-  }
-  const NvKeyRange keys = nv_keys_of_call(args);
-  return sm90_map(args.v, args.v_stride, args.value_head_dim, keys.first, keys.end - keys.first,
-                  args.heads_kv, args.batch, t.tile_keys);
+  return sm90_map_keys(t, args, args.v, args.v_stride, args.value_head_dim);
 }
 
 HF_BOTH bool sm90_stride_fits(const RowStrides& s, int rows, int heads, int batch) {

@@ -66,6 +66,15 @@ class RaggedFaults : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  // Of packed keys of three sequences. The end of sequence 0 is the beginning of sequence 1.
+  void expect_faults_of_offsets(const RaggedCase& c) {
+    expect_fault(
+        c, {0, 1}, [](RaggedData& data) { data.cu_k[1] = 1 << 20; }, "offsets",
+        "varlen.cu_seqlens_k[");
+    expect_fault(
+        c, {0}, [](RaggedData& data) { data.cu_k[0] = -3; }, "offsets", "varlen.cu_seqlens_k[0]");
+  }
+
   // Everything that may be wrong with a cache, dense and paged.
   void expect_faults_of_caches(RaggedCase c) {
     c.packed_q = false;
@@ -114,12 +123,7 @@ TEST_P(SmallRaggedFaults, OfOffsets) {
     c.dtype = dtype;
     c.queries = {4, 4, 4};
     c.keys = {10, 10, 10};
-    // The end of sequence 0 is the beginning of sequence 1.
-    expect_fault(
-        c, {0, 1}, [](RaggedData& data) { data.cu_k[1] = 1 << 20; }, "offsets",
-        "varlen.cu_seqlens_k[");
-    expect_fault(
-        c, {0}, [](RaggedData& data) { data.cu_k[0] = -3; }, "offsets", "varlen.cu_seqlens_k[0]");
+    expect_faults_of_offsets(c);
   }
 }
 
@@ -146,11 +150,7 @@ TEST_P(FullRaggedFaults, OfOffsetsOfManyQueries) {
     c.dtype = dtype;
     c.queries = {150, 70, 90};
     c.keys = {160, 100, 90};
-    expect_fault(
-        c, {0, 1}, [](RaggedData& data) { data.cu_k[1] = 1 << 20; }, "offsets",
-        "varlen.cu_seqlens_k[");
-    expect_fault(
-        c, {0}, [](RaggedData& data) { data.cu_k[0] = -3; }, "offsets", "varlen.cu_seqlens_k[0]");
+    expect_faults_of_offsets(c);
     // Their difference is 512, if it is allowed to overflow.
     c.offsets_are_64bit = true;
     expect_fault(

@@ -312,6 +312,14 @@ inline void read_block(unsigned (&x)[4], unsigned from) {
   }
 }
 
+template <bool kIsBf16>
+inline void widen_pair(float* to, unsigned word) {
+  for (int e = 0; e < 2; e++) {
+    const u16 x = (u16)(word >> (16 * e));
+    to[e] = kIsBf16 ? bf16_to_float(x) : f16_to_float(x);
+  }
+}
+
 // Register i of a fragment of A holds row lane / 4 + 8 (i % 2), columns 2 (lane % 4) + 8 (i / 2)
 // and the next; register i of B row 2 (lane % 4) + 8 i and the next, column lane / 4; c[i] row lane
 // / 4 + 8 (i / 2), column 2 (lane % 4) + i % 2.
@@ -324,21 +332,16 @@ inline void mma_of(float* c, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   const char* const all = host::exchange(&mine, sizeof(mine));
   const int outer = lane_of_warp() / 4, inner = lane_of_warp() % 4;
   float rows[2][16], columns[2][16];
-  const auto widen = [](float* to, unsigned word) {
-    for (int e = 0; e < 2; e++) {
-      const u16 x = (u16)(word >> (16 * e));
-      to[e] = kIsBf16 ? bf16_to_float(x) : f16_to_float(x);
-    }
-  };
   for (int k = 0; k < 4; k++) {
     Operands of_row;
     std::memcpy(&of_row, all + (4 * outer + k) * sizeof(of_row), sizeof(of_row));
-    for (int i = 0; i < 4; i++) widen(&rows[i % 2][2 * k + 8 * (i / 2)], of_row.a[i]);
+    for (int i = 0; i < 4; i++) widen_pair<kIsBf16>(&rows[i % 2][2 * k + 8 * (i / 2)], of_row.a[i]);
     for (int column = 0; column < 2; column++) {
       Operands of_column;
       std::memcpy(&of_column, all + (4 * (2 * inner + column) + k) * sizeof(of_column),
                   sizeof(of_column));
-      for (int i = 0; i < 2; i++) widen(&columns[column][2 * k + 8 * i], of_column.b[i]);
+      for (int i = 0; i < 2; i++)
+        widen_pair<kIsBf16>(&columns[column][2 * k + 8 * i], of_column.b[i]);
     }
   }
   for (int i = 0; i < 4; i++) {

@@ -139,11 +139,7 @@ struct Wgmma {
         unsigned words[4];
         std::memcpy(words, all + (lane_of_warp() / 4 * 4 + lane) * sizeof(words), sizeof(words));
         for (int i = 0; i < 4; i++) {
-          for (int e = 0; e < 2; e++) {
-            const u16 bits = (u16)(words[i] >> (16 * e));
-            rows[i % 2][2 * lane + 8 * (i / 2) + e] =
-                kBf16 ? bf16_to_float(bits) : f16_to_float(bits);
-          }
+          widen_pair<kBf16>(&rows[i % 2][2 * lane + 8 * (i / 2)], words[i]);
         }
       }
       for (int i = 0; i < kColumns / 2; i++) {
