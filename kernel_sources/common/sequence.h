@@ -153,6 +153,12 @@ HF_DEVICE PackedTile packed_tile_of(const AttentionArgs& args, int number, int t
     const long long rows = inside(b) - origin;  // negative only where offsets cannot be right
     return static_cast<int>((rows > 0 ? rows : 0) * rows_per_query / tile_rows) + b;
   };
+  // The search may pass a sequence by whose offsets decrease, so each is looked at here as well.
+  if (number < args.batch && args.fault &&
+      sequence_offset(args, args.cu_seqlens_q, number + 1) <
+          sequence_offset(args, args.cu_seqlens_q, number)) {
+    *args.fault = kOffsetsFault;
+  }
   const int sequence = last_that(args.batch, [&](int b) { return first_number(b) <= number; });
   return {sequence, number - first_number(sequence)};
 }

@@ -75,6 +75,27 @@ class RaggedFaults : public ::testing::TestWithParam<std::string> {
         c, {0}, [](RaggedData& data) { data.cu_k[0] = -3; }, "offsets", "varlen.cu_seqlens_k[0]");
   }
 
+  // Of packed queries of three sequences. Which rows are whose is anybody's guess then.
+  void expect_faults_of_query_offsets(const RaggedCase& c) {
+    const std::int64_t rows = c.queries[0] + c.queries[1] + c.queries[2];
+    const std::vector<std::vector<std::int64_t>> wrong = {
+        {0, rows - 1, 1, rows}, {0, rows, 1, rows}, {rows, 2, 2, 2}, {0, 3, 2, 1},
+        {0, 1 << 20, 2, rows},  {0, 0, 0, 1 << 20}, {-1, 1, 2, 3},   {2, 1, 1, -5}};
+    for (const std::vector<std::int64_t>& offsets : wrong) {
+      SCOPED_TRACE(::testing::Message() << c << ": " << ::testing::PrintToString(offsets));
+      RaggedData data(c);
+      const Plan plan = here().context().plan(data.problem());
+      data.cu_q.assign(offsets.begin(), offsets.end());
+      data.poison();
+      if (here().is_cpu()) {
+        EXPECT_THROW(here().run(plan, data.pointers(), data.blocks()), Error);
+        continue;
+      }
+      here().run(plan, data.pointers(), data.blocks());
+      EXPECT_THAT(here().context().take_fault(), HasSubstr("offsets"));
+    }
+  }
+
   // Everything that may be wrong with a cache, dense and paged.
   void expect_faults_of_caches(RaggedCase c) {
     c.packed_q = false;
@@ -124,6 +145,7 @@ TEST_P(SmallRaggedFaults, OfOffsets) {
     c.queries = {4, 4, 4};
     c.keys = {10, 10, 10};
     expect_faults_of_offsets(c);
+    expect_faults_of_query_offsets(c);
   }
 }
 
@@ -151,6 +173,7 @@ TEST_P(FullRaggedFaults, OfOffsetsOfManyQueries) {
     c.queries = {150, 70, 90};
     c.keys = {160, 100, 90};
     expect_faults_of_offsets(c);
+    expect_faults_of_query_offsets(c);
     // Their difference is 512, if it is allowed to overflow.
     c.offsets_are_64bit = true;
     expect_fault(
