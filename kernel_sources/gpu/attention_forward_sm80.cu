@@ -242,7 +242,7 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
   queries.tile = q_tile;
   queries.reader = rows_first_reader<kHeadDim>(warp_index * kRowTiles * 16);
   const KReader k_reader = columns_first_reader<kHeadDim>();
-  const VReader v_reader = rows_first_reader<kValueDim>(0);
+  const VReader first_v_reader = rows_first_reader<kValueDim>(0);
 
   const auto lane_rows = [&](int i) {
     LaneRows of_lane;
@@ -350,6 +350,12 @@ HF_DEVICE void attend(const AttentionArgs& launch, const AttentionArgs& args, co
       if (step > steps.begin)
         load_step(step - 1, Constant<false>(), [&](int x, auto edge) { load_keys(x, 0, edge); });
       copies_issued();
+    }
+    VReader v_reader = first_v_reader;
+    if constexpr (kRowTiles == 2 && kValueDim >= 128 && kKeys >= 64) {
+      // Made anew in each step: kept over the loop, its addresses are the registers that these
+      // widths do not have.
+      v_reader = rows_first_reader<kValueDim>(0);
     }
     if (needed) {
       HF_UNROLL

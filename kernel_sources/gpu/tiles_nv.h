@@ -120,7 +120,12 @@ HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool m
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false, 1};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false, 1};
-  if (widest <= 128) return {left_edge ? 32 : 48, 4, 2, 2, 2, false, false, 1};
+  if (widest <= 128) {
+    const Sm80Tile wide = {64, 4, 2, 2, 2, false, false, 1};
+    const bool fits = 2 * sm80_shared_bytes(wide, head_dim, value_head_dim, false) <= shared_limit;
+    if (fits && !left_edge && (widest <= 96 || widest > 112)) return wide;
+    return {left_edge ? 32 : 48, 4, 2, 2, 2, false, false, 1};
+  }
   if (widest <= 256 && modified) return {32, 4, 1, 1, 2, false, false, 1};
   if (widest <= 192) return {shared_limit > 150 * 1024 ? 48 : 32, 4, 1, 1, 2, false, false, 1};
   if (widest <= 256) return {shared_limit > 150 * 1024 ? 64 : 32, 4, 1, 1, 2, false, false, 1};

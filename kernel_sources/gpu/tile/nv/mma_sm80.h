@@ -45,18 +45,20 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
         element = *(const unsigned short*)(from + row * stride + column * 2);
       store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
     }
-  } else if constexpr (Threads % Tile::kPieces == 0) {
-    constexpr int kStep =
-        Threads / Tile::kPieces;  // rows per round: each thread stays in its column
+  } else if constexpr (Threads >= Tile::kPieces) {
+    // Each thread stays in its column. Those that are too few for a row of their own rest.
+    constexpr int kStep = Threads / Tile::kPieces;
     int row = thread / Tile::kPieces;
     const int piece = thread % Tile::kPieces;
     const int bytes = min(max(columns - piece * 8, 0), 8) * 2;
     const char* source = from + row * stride + (bytes ? piece * 16 : 0);
-    HF_UNROLL
-    for (int i = 0; i < (Rows + kStep - 1) / kStep; i++, row += kStep, source += kStep * stride) {
-      if (Rows % kStep == 0 || row < Rows) {
-        copy_piece<kOnce>(tile + Tile::offset(row, piece), exists(row) ? source : from,
-                          exists(row) ? bytes : 0);
+    if (Threads % Tile::kPieces == 0 || row < kStep) {
+      HF_UNROLL
+      for (int i = 0; i < (Rows + kStep - 1) / kStep; i++, row += kStep, source += kStep * stride) {
+        if (Rows % kStep == 0 || row < Rows) {
+          copy_piece<kOnce>(tile + Tile::offset(row, piece), exists(row) ? source : from,
+                            exists(row) ? bytes : 0);
+        }
       }
     }
   } else {
@@ -141,13 +143,13 @@ struct FragmentReader {
 // Lanes 0-15 address the rows, 16-31 the next 8 columns: Q (A operand) and V (transposed).
 template <int Columns>
 HF_DEVICE FragmentReader<Columns> rows_first_reader(int row0) {
-  const int lane = threadIdx.x & 31;
+  const int lane = fresh_thread() & 31;
   return {(unsigned)SharedTile<Columns>::offset(row0 + (lane & 15), lane >> 4)};
 }
 // Lanes 8-15 and 24-31 address the next 8 columns, 16-31 the next 8 rows: K (B operand).
 template <int Columns>
 HF_DEVICE FragmentReader<Columns> columns_first_reader() {
-  const int lane = threadIdx.x & 31;
+  const int lane = fresh_thread() & 31;
   return {(unsigned)SharedTile<Columns>::offset((lane & 7) + (lane >> 4) * 8, (lane >> 3) & 1)};
 }
 
