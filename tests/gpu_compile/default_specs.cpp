@@ -192,10 +192,13 @@ std::vector<DefaultSpec> default_specs(const std::string& arch, Extent extent) {
                              {80, 80},
                              {96, 96},
                              {111, 33},
+                             {112, 112},
                              {160, 160},
                              {192, 192},
                              {192, 128},
+                             {208, 208},
                              {224, 224},
+                             {240, 240},
                              {512, 512}});
   }
   platform::DeviceFacts device = plan::facts_of_architecture(arch);
