@@ -28,8 +28,9 @@ long long blocks_sm80(const Sm80Tile* t, const AttentionArgs* args) {
   return blocks(*args, args->seq_q * static_cast<long long>(group), sm80_tile_rows(*t),
                 args->heads_q / group * nv_value_chunks(args->value_head_dim));
 }
-void default_sm80(int d, int dv, int modified, int left_edge, int shared_limit, Sm80Tile* t) {
-  *t = sm80_default(d, dv, modified != 0, left_edge != 0, shared_limit);
+void default_sm80(int d, int dv, int modified, int left_edge, int seq_k, int shared_limit,
+                  Sm80Tile* t) {
+  *t = sm80_default(d, dv, modified != 0, left_edge != 0, seq_k, shared_limit);
 }
 int shared_bytes_nvf32(const NvF32Tile* t, int d, int dv) {
   return nvf32_shared_bytes(*t, d, dv);

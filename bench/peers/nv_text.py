@@ -67,7 +67,7 @@ def default_config(family, d, dv, seq_k=1 << 20, shared_limit=227 * 1024, **flag
     modified = any(flags.get(x) for x in ('softcap', 'alibi', 'bias', 'mask'))
     left, right, paged, unaligned = (bool(x) for x in (flags.get('window_left'), flags.get('window_right'), flags.get('paged'),
                                                        not flags.get('aligned', True)))
-    more = {'sm80': (modified or unaligned or paged, left, shared_limit), 'sm90': (left or right, modified, seq_k),
+    more = {'sm80': (modified or unaligned or paged, left, seq_k, shared_limit), 'sm90': (left or right, modified, seq_k),
             'f32': (modified, shared_limit),
             'f16x3': (unaligned or (modified and paged), seq_k > 768 or not (left or right) if max(d, dv) > 32 else
                       not (modified or unaligned or left), shared_limit)}[family]

@@ -114,11 +114,13 @@ HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int val
 
 // The default for a head dimension: none of these keeps anything in local memory. `modified`:
 // softcap, ALiBi, bias, mask or unaligned rows, which need registers; `left_edge`: a window whose
-// left side is bounded, likewise. `shared_limit` is the device's shared memory per block (opt-in).
+// left side is bounded, likewise. `seq_k`: the most keys that the queries of a sequence see.
+// `shared_limit` is the device's shared memory per block (opt-in).
 HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified,
-                                        bool left_edge, int shared_limit) {
+                                        bool left_edge, int seq_k, int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 128 && modified) return {64, 4, 1, 2, 2, false, false, 1};
+  if (widest <= 64 && seq_k <= 1024 && !left_edge) return {32, 4, 2, 2, 3, false, false, 1};
   if (widest <= 64) return {64, 4, 2, 2, 2, true, false, 1};
   if (widest <= 128) {
     const Sm80Tile wide = {64, 4, 2, 2, 2, false, false, 1};

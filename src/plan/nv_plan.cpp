@@ -139,11 +139,13 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
   // So do the places of rows in pages, and a window with a left edge alone.
   const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) ||
                         few_long_rows || left_edge_alone(builder);
-  Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left, shared);
+  Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left,
+                                   keys_of_a_call(args), shared);
   // Of short packed sequences high tiles would waste many rows.
   const int widest = std::max(dim, value_dim);
   if (problem.ragged.packed_q && !modified && widest > 64 && widest <= 128 &&
       args.seq_q <= kShortSequence) {
+    standard.tile_keys = std::min(standard.tile_keys, 48);
     standard.row_tiles = 1;
     standard.blocks_per_sm = 3;
   }

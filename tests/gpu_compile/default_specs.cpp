@@ -32,6 +32,11 @@ void one_query_of(Problem& p, std::int64_t sequences) {
 constexpr Variant kVariants[] = {
     {"full", [](Problem&) {}},
     {"causal", [](Problem& p) { p.causal = true; }},
+    {"512 keys, causal",
+     [](Problem& p) {
+       p.seq_q = p.seq_k = 512;
+       p.causal = true;
+     }},
     {"everything",
      [](Problem& p) {
        p.window = {300, 7};
@@ -133,7 +138,7 @@ constexpr Variant kVariants[] = {
     {"one query, eight heads for each unit", [](Problem& p) { one_query_of(p, 50); }},
     {"one query, many heads for each unit", [](Problem& p) { one_query_of(p, 200); }},
 };
-constexpr std::size_t kRepresentativeVariants = 14;
+constexpr std::size_t kRepresentativeVariants = 15;
 
 Problem plain_problem(DType dtype, int head_dim, int value_head_dim) {
   Problem p = plan::dense_problem({dtype, 8, 16, 16, 4096, 4096, head_dim, false});
