@@ -165,6 +165,8 @@ def cases(quick=False):
     out.append((S('sm80', 36, 44), [dict(shape=x, pad=4, layout='bhsd') for x in SHAPES]))  # rows aligned, width not
     for family in ('sm80', 'sm90'):
         out.append((S(family, 64, **causal), [dict(shape=(2, 2, 1, 100, 200), layout='far', causal='bottom')]))
+    for d in (40, 64):  # the tile of short keys
+        out.append((S('sm80', d, seq_k=512, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))
     out.append((S('sm90', 128, seq_k=512, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))
     for d, dv in ((192, 128), (64, 128), (128, 64), (24, 56), (128, 256)):
         out.append((S('sm90', d, dv, **causal), [dict(shape=x, pad=8, causal='bottom') for x in SHAPES]))

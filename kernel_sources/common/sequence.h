@@ -124,15 +124,6 @@ HF_DEVICE AttentionArgs arguments_of_sequence(const AttentionArgs& args, int b, 
   return one;
 }
 
-// The page in an entry of a sequence's row of the block table; `args` of arguments_of_sequence().
-// An entry that is no page reads page 0 and sets args.fault.
-HF_DEVICE int page_at(const AttentionArgs& args, int index) {
-  const int page = args.block_table[index];
-  if (static_cast<unsigned>(page) < static_cast<unsigned>(args.pages)) return page;
-  if (args.fault) *args.fault = kPageFault;
-  return 0;
-}
-
 // Packed queries: which sequence the tile with this number belongs to, where a query is
 // rows_per_query rows. Sequence b owns the numbers from
 // (cu[b] - cu[0]) * rows_per_query / tile_rows + b on, which is at least one for each of its tiles

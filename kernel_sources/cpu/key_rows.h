@@ -29,6 +29,15 @@ struct RowList {
   const Element* rows[Spec::paged ? max_int(Spec::tile_keys, kFewRowsKeys) : 1];
 };
 
+// The page in an entry of a sequence's row of the block table; `args` of arguments_of_sequence().
+// An entry that is no page reads page 0 and sets args.fault.
+HF_DEVICE int page_at(const AttentionArgs& args, int index) {
+  const int page = args.block_table[index];
+  if (static_cast<unsigned>(page) < static_cast<unsigned>(args.pages)) return page;
+  if (args.fault) *args.fault = kPageFault;
+  return 0;
+}
+
 // Lists rows of K or V. One division for the first key, then page by page.
 static __attribute__((noinline)) void list_rows(const AttentionArgs& args, const void* tensor,
                                                 const RowStrides& stride, const Chunk& chunk,

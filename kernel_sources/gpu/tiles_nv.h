@@ -53,7 +53,8 @@ HF_BOTH int nv_heads_together(const AttentionArgs& args, int heads_per_kv, int t
   return (divides && even <= fitting ? even : together) * heads_per_kv;
 }
 
-// More shared memory of the families below when keys are in pages: where the rows of two steps are.
+// More shared memory of mma.sync and of f32 multiply-adds when keys are in pages: where the rows of
+// two steps are.
 HF_BOTH constexpr int nv_paged_bytes(int tile_keys) {
   return 2 * tile_keys * 16;
 }
@@ -113,9 +114,10 @@ HF_BOTH constexpr int sm80_shared_bytes(const Sm80Tile& t, int head_dim, int val
 }
 
 // The default for a head dimension: none of these keeps anything in local memory. `modified`:
-// softcap, ALiBi, bias, mask or unaligned rows, which need registers; `left_edge`: a window whose
-// left side is bounded, likewise. `seq_k`: the most keys that the queries of a sequence see.
-// `shared_limit` is the device's shared memory per block (opt-in).
+// softcap, ALiBi, bias, mask, unaligned rows or whatever else needs registers; `left_edge`: a
+// window whose left side is bounded, likewise. Widths of 97 to 112 spill with 64 keys. `seq_k`: the
+// most keys that the queries of a sequence see. `shared_limit` is the device's shared memory per
+// block (opt-in).
 HF_BOTH constexpr Sm80Tile sm80_default(int head_dim, int value_head_dim, bool modified,
                                         bool left_edge, int seq_k, int shared_limit) {
   const int widest = nv_max(head_dim, value_head_dim);
@@ -172,7 +174,8 @@ HF_BOTH constexpr NvF32Tile nvf32_default(int head_dim, int value_head_dim, bool
                              {8, 1, 1, false}};
   const int widest = nv_max(head_dim, value_head_dim);
   for (int i = widest <= 64 ? 0 : 1; i < 6; i++) {
-    const int bytes = nvf32_shared_bytes(tiles[i], head_dim, value_head_dim);
+    const int bytes =
+        nvf32_shared_bytes(tiles[i], head_dim, value_head_dim) + nv_paged_bytes(tiles[i].tile_keys);
     if (bytes * tiles[i].blocks_per_sm <= shared_limit) return tiles[i];
   }
   return tiles[6];
@@ -285,7 +288,7 @@ HF_BOTH long long sm90_pieces(const Sm90Tile& t, const AttentionArgs& args) {
 // The default for a head dimension, by what was fastest on an H200. `ragged`: rows see different
 // numbers of keys (causal, windows); with few keys smaller tiles then waste less on the diagonal.
 // `modified`: softcap or ALiBi, which need registers.
-HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool ragged,
+HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool uneven,
                                         bool modified, int seq_k) {
   const int widest = nv_max(head_dim, value_head_dim);
   if (widest <= 64 && seq_k <= 256) return {64, 2, 4, 2, true};
@@ -293,8 +296,8 @@ HF_BOTH constexpr Sm90Tile sm90_default(int head_dim, int value_head_dim, bool r
   if (widest <= 64) return {128, 3, 4, 2, true};
   if (widest <= 96) return seq_k <= 768 ? Sm90Tile{64, 3, 4, 2, true} : Sm90Tile{96, 3, 2, 2, true};
   if (widest <= 128 && seq_k <= 256) return {64, 2, 4, 2, true};
-  if (widest <= 128 && seq_k <= (ragged ? 3072 : 1536)) {
-    return {64, 3, 4, 2, !ragged || seq_k > 1024};
+  if (widest <= 128 && seq_k <= (uneven ? 3072 : 1536)) {
+    return {64, 3, 4, 2, !uneven || seq_k > 1024};
   }
   if (widest <= 128) return {80, 3, 2, 1, true};
   if (widest <= 192) return {96, 2, 2, 1, true};

@@ -24,6 +24,11 @@ void TileGrid::split_keys(AttentionArgs& args, int tile_keys) const {
     const InvariantSplit split = invariant_split(problem, args);
     args.splits = split.splits;
     args.keys_per_split = split.keys_per_split;
+    // Families that walk whole tiles would leave out what is between two parts.
+    if (split.keys_per_split % tile_keys != 0) {
+      fail(ErrorCode::Internal, "parts of {} keys are not whole tiles of {} keys",
+           split.keys_per_split, tile_keys);
+    }
   } else {
     args.splits = key_splits(blocks(args), slots, keys > 0 ? keys : args.seq_k, tile_keys, fill);
   }

@@ -134,11 +134,11 @@ Sm80Tile sm80_tile(const Problem& problem, Builder& builder, const Target& targe
   }
   // Few blocks get their keys split, which takes registers too where rows are long.
   const long long rows = static_cast<long long>(args.seq_q) * args.batch * args.heads_q;
-  const bool few_long_rows = std::max(dim, value_dim) > 128 &&
-                             (problem.batch_invariant || rows < 64LL * device.compute_units);
-  // So do the places of rows in pages, and a window with a left edge alone.
+  const bool few_long_rows = std::max(dim, value_dim) > 128 && rows < 64LL * device.compute_units;
+  // So do the places of rows in pages, and a window with a left edge alone. Batch-invariant calls
+  // have one tile for all their forms, which divides the keys of their parts.
   const bool modified = builder.modified() || !builder.facts.aligned || takes_page_tiles(problem) ||
-                        few_long_rows || left_edge_alone(builder);
+                        few_long_rows || left_edge_alone(builder) || problem.batch_invariant;
   Sm80Tile standard = sm80_default(dim, value_dim, modified, builder.facts.window_left,
                                    keys_of_a_call(args), shared);
   // Of short packed sequences high tiles would waste many rows.
@@ -221,7 +221,7 @@ bool high_f16x3_tiles(const Problem& problem, const Builder& builder, const Devi
   if (problem.features.ragged() || args.seq_q < kShortSequence) return false;
   if (std::max(args.head_dim, args.value_head_dim) <= 32) {
     return rows >= 512LL * device.compute_units && !builder.modified() && builder.facts.aligned &&
-           !builder.facts.window_left && !builder.facts.split_keys;
+           !builder.facts.window_left;
   }
   return rows >= 256LL * device.compute_units && (!uneven || args.seq_k > 768);
 }
@@ -247,8 +247,8 @@ KernelPlan plan_nvf16x3(const Problem& problem, Builder builder, const DeviceFac
       kNvMerge, "f32 as three products of f16");
 }
 
-// Queries of the longest of packed sequences, or twice their mean where nobody says.
-int longest_packed(const Problem& problem) {
+// How long packed sequences are that count: as the longest, but at most twice their mean.
+int long_packed(const Problem& problem) {
   const long long mean = problem.ragged.total_q / std::max<long long>(problem.batch, 1);
   return static_cast<int>(std::min<long long>(problem.seq_q, 2 * mean + 1));
 }
@@ -261,11 +261,11 @@ bool wgmma_takes_sequences(const Problem& problem, const Builder& builder) {
   const int widest = std::max(builder.args().head_dim, builder.args().value_head_dim);
   return ragged.packed_q && ragged.packed_k && !ragged.lengths && !ragged.batch_index &&
          !ragged.left_padding && !problem.features.paged_kv && !builder.facts.window_left &&
-         !(builder.modified() && widest > 128) && longest_packed(problem) > kLowTile;
+         !(builder.modified() && widest > 128) && long_packed(problem) > kLowTile;
 }
 
-// Whether the copy engine can address the tensors; sm90_takes() with the Problem's promises in
-// place of pointers.
+// Whether wgmma serves a call: nothing batch-invariant, no sequences but those above, and tensors
+// that the copy engine can address (sm90_takes() with the Problem's promises in place of pointers).
 bool wgmma_takes(const Problem& problem, const Builder& builder) {
   if (!problem.aligned || problem.seq_k == 0) return false;
   if (problem.batch_invariant) return false;  // its blocks take what they find
@@ -288,9 +288,9 @@ KernelPlan plan_sm90(const Problem& problem, Builder builder, const DeviceFacts&
   const int dim = args.head_dim, value_dim = args.value_head_dim;
   const bool uneven = builder.facts.window_left || builder.facts.window_right;
   const bool packed = problem.ragged.packed_q;
-  Sm90Tile standard = packed ? sm90_packed_default(dim, value_dim, uneven, builder.modified(),
-                                                   longest_packed(problem))
-                             : sm90_default(dim, value_dim, uneven, builder.modified(), args.seq_k);
+  Sm90Tile standard =
+      packed ? sm90_packed_default(dim, value_dim, uneven, builder.modified(), long_packed(problem))
+             : sm90_default(dim, value_dim, uneven, builder.modified(), args.seq_k);
   if (left_edge_alone(builder) && standard.tile_keys == 80) standard.tile_keys = 64;
   const Sm90Tile tile = builder.choose(kSm90, standard, [&] {
     return sm90_tiles(dim, value_dim, static_cast<int>(device.shared_bytes), packed);
@@ -310,11 +310,13 @@ KernelPlan plan_sm90(const Problem& problem, Builder builder, const DeviceFacts&
 
 }  // namespace
 
+// CUDA C++ Programming Guide, technical specifications per compute capability.
 std::size_t nv_shared_bytes(const std::string& arch) {
   constexpr std::size_t kKilobyte = 1024;
-  if (arch == "sm_90a" || arch == "sm_90" || arch == "sm_100") return 227 * kKilobyte;
-  if (arch == "sm_86" || arch == "sm_89" || arch == "sm_120") return 99 * kKilobyte;
-  return 163 * kKilobyte;
+  const int number = arch.rfind("sm_", 0) == 0 ? std::atoi(arch.c_str() + 3) : 0;
+  if (number == 80 || number == 87) return 163 * kKilobyte;
+  if (number >= 90 && number < 120) return 227 * kKilobyte;
+  return 99 * kKilobyte;
 }
 
 KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
@@ -335,7 +337,7 @@ KernelPlan plan_nvidia(const Problem& problem, const Target& target) {
   }
   if (wgmma_takes(problem, builder)) return plan_sm90(problem, std::move(builder), device);
   return plan_sm80(problem, std::move(builder), target,
-                   sm80 + " (wgmma does not take these strides or features)");
+                   sm80 + " (wgmma does not take these strides, features or sequences)");
 }
 
 }  // namespace hipflash::plan

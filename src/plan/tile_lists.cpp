@@ -155,7 +155,8 @@ std::vector<NvF32Tile> nvf32_tiles(int head_dim, int value_dim, int shared_limit
           const NvF32Tile tile = {keys, waves, blocks, over};
           const int registers = keys + nvf32_value_chunk(value_dim) + 2 * kNvOtherRegisters;
           if (registers <= nv_registers(nvf32_threads(tile), blocks) &&
-              nvf32_shared_bytes(tile, head_dim, value_dim) * blocks <= shared_limit) {
+              (nvf32_shared_bytes(tile, head_dim, value_dim) + nv_paged_bytes(keys)) * blocks <=
+                  shared_limit) {
             tiles.push_back(tile);
           }
         }

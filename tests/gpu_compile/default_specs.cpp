@@ -32,16 +32,16 @@ void one_query_of(Problem& p, std::int64_t sequences) {
 constexpr Variant kVariants[] = {
     {"full", [](Problem&) {}},
     {"causal", [](Problem& p) { p.causal = true; }},
-    {"512 keys, causal",
-     [](Problem& p) {
-       p.seq_q = p.seq_k = 512;
-       p.causal = true;
-     }},
     {"everything",
      [](Problem& p) {
        p.window = {300, 7};
        p.softcap = 30.0f;
        p.features.alibi = p.features.bias = p.features.mask = true;
+     }},
+    {"512 keys, causal",
+     [](Problem& p) {
+       p.seq_q = p.seq_k = 512;
+       p.causal = true;
      }},
     {"unaligned causal",
      [](Problem& p) {
@@ -133,6 +133,11 @@ constexpr Variant kVariants[] = {
        p.seq_q = p.seq_k = 512;
        p.window = {300, 7};
        p.softcap = 30.0f;
+     }},
+    {"cache prompt",
+     [](Problem& p) {
+       p.causal = true;
+       p.features.kv_cache = p.ragged.lengths = true;
      }},
     {"one query, five heads for each unit", [](Problem& p) { one_query_of(p, 31); }},
     {"one query, eight heads for each unit", [](Problem& p) { one_query_of(p, 50); }},

@@ -218,6 +218,26 @@ TEST_P(FullRagged, ALongSequenceAloneAndInABatch) {
   }
 }
 
+// More rows than a decoding tile, few enough to have their keys split: steps must divide the parts.
+TEST_P(FullRagged, BatchInvariantCallsSeeEveryKey) {
+  RaggedCase c;
+  c.queries = {48};
+  c.keys = {2048};
+  c.packed_q = false;
+  c.form = KeyForm::dense;
+  c.batch_invariant = true;
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    for (const std::int64_t dim : {40, 72, 96, 112, 128, 160}) {
+      c.dtype = dtype;
+      c.dim = dim;
+      if (skipped(c.dtype)) continue;
+      RaggedData data(c);
+      data.run(here());
+      EXPECT_TRUE(data.verdict().ok()) << data.verdict().text();
+    }
+  }
+}
+
 TEST_P(FullRagged, AChunkOfQueriesAgainstALongCache) {
   RaggedCase c;
   c.dtype = DType::bf16;

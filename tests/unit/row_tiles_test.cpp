@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "api/planning.h"
 #include "plan/dense_problem.h"
@@ -186,8 +189,10 @@ TEST(RowTiles, InvariantSplitsLieAtFixedPositions) {
 
 TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
   for (const char* arch : {"gfx942", "gfx1100", "gfx906", "sm_90a", "sm_80"}) {
-    for (const std::int64_t queries : {1, 300}) {
+    for (const auto& [queries, dim] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 128}, {300, 128}, {1, 64}, {300, 64}}) {
       Problem alone = decoding(1, 32, 8, queries, 500);
+      alone.head_dim = alone.value_head_dim = dim;
       alone.batch_invariant = true;
       alone.features.kv_cache = alone.ragged.lengths = true;
       Problem together = alone;
@@ -209,6 +214,23 @@ TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
     many.ragged.total_q = 700;
     EXPECT_EQ(plan_gpu(one, device(arch, 100)).spec.facts,
               plan_gpu(many, device(arch, 100)).spec.facts);
+  }
+}
+
+// A plan whose tiles do not divide its parts is an error by itself.
+TEST(RowTiles, PartsOfABatchInvariantCallAreWholeTiles) {
+  for (const char* arch : {"gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201",
+                           "sm_80", "sm_86", "sm_90a", "sm_120"}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      for (int dim = 16; dim <= 512; dim += 16) {
+        for (const std::int64_t queries : {1, 48}) {
+          Problem p = dense_problem({dtype, 1, 4, 4, queries, 2048, dim, true});
+          p.batch_invariant = true;
+          EXPECT_EQ(plan_gpu(p, device(arch, 100)).args.keys_per_split, kInvariantKeys)
+              << arch << " " << dim;
+        }
+      }
+    }
   }
 }
 

@@ -45,7 +45,8 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
         element = *(const unsigned short*)(from + row * stride + column * 2);
       store_element(tile + Tile::offset(row, column / 8) + column % 8 * 2, element);
     }
-  } else if constexpr (Threads >= Tile::kPieces) {
+  } else {
+    static_assert(Threads >= Tile::kPieces);
     // Each thread stays in its column. Those that are too few for a row of their own rest.
     constexpr int kStep = Threads / Tile::kPieces;
     int row = thread / Tile::kPieces;
@@ -59,16 +60,6 @@ HF_DEVICE void load_tile(unsigned tile, const char* from, long long stride, int 
           copy_piece<kOnce>(tile + Tile::offset(row, piece), exists(row) ? source : from,
                             exists(row) ? bytes : 0);
         }
-      }
-    }
-  } else {
-    HF_UNROLL
-    for (int i = 0; i < (Rows * Tile::kPieces + Threads - 1) / Threads; i++) {
-      const int x = thread + i * Threads, row = x / Tile::kPieces, piece = x % Tile::kPieces;
-      const int bytes = exists(row) ? min(max(columns - piece * 8, 0), 8) * 2 : 0;
-      if (Rows * Tile::kPieces % Threads == 0 || row < Rows) {
-        copy_piece<kOnce>(tile + Tile::offset(row, piece),
-                          bytes ? from + row * stride + piece * 16 : from, bytes);
       }
     }
   }
