@@ -1,6 +1,7 @@
 #include "plan/nv_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 

@@ -221,6 +221,7 @@ TEST_P(FullRagged, ALongSequenceAloneAndInABatch) {
 // More rows than a decoding tile, few enough to have their keys split: steps must divide the parts.
 TEST_P(FullRagged, BatchInvariantCallsSeeEveryKey) {
   RaggedCase c;
+  c.heads_kv = c.heads_q;
   c.queries = {48};
   c.keys = {2048};
   c.packed_q = false;

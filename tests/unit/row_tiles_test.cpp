@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
-#include <vector>
+#include <variant>
 
 #include "api/planning.h"
 #include "plan/dense_problem.h"
@@ -189,19 +188,20 @@ TEST(RowTiles, InvariantSplitsLieAtFixedPositions) {
 
 TEST(RowTiles, ABatchInvariantCallHasOneKernel) {
   for (const char* arch : {"gfx942", "gfx1100", "gfx906", "sm_90a", "sm_80"}) {
-    for (const auto& [queries, dim] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-             {1, 128}, {300, 128}, {1, 64}, {300, 64}}) {
-      Problem alone = decoding(1, 32, 8, queries, 500);
-      alone.head_dim = alone.value_head_dim = dim;
-      alone.batch_invariant = true;
-      alone.features.kv_cache = alone.ragged.lengths = true;
-      Problem together = alone;
-      together.batch = 64;
-      together.seq_k = 9000;
-      const KernelPlan a = plan_gpu(alone, device(arch, 100)),
-                       b = plan_gpu(together, device(arch, 100));
-      EXPECT_EQ(a.spec.facts, b.spec.facts) << arch;
-      EXPECT_EQ(a.args.keys_per_split, b.args.keys_per_split) << arch;
+    for (const std::int64_t queries : {1, 300}) {
+      for (const std::int64_t dim : {64, 128}) {
+        Problem alone = decoding(1, 32, 8, queries, 500);
+        alone.head_dim = alone.value_head_dim = dim;
+        alone.batch_invariant = true;
+        alone.features.kv_cache = alone.ragged.lengths = true;
+        Problem together = alone;
+        together.batch = 64;
+        together.seq_k = 9000;
+        const KernelPlan a = plan_gpu(alone, device(arch, 100)),
+                         b = plan_gpu(together, device(arch, 100));
+        EXPECT_EQ(a.spec.facts, b.spec.facts) << arch;
+        EXPECT_EQ(a.args.keys_per_split, b.args.keys_per_split) << arch;
+      }
     }
     // Of packed sequences only the longest is known, which differs from batch to batch.
     Problem one = decoding(1, 32, 8, 1, 500);
@@ -228,6 +228,27 @@ TEST(RowTiles, PartsOfABatchInvariantCallAreWholeTiles) {
           p.batch_invariant = true;
           EXPECT_EQ(plan_gpu(p, device(arch, 100)).args.keys_per_split, kInvariantKeys)
               << arch << " " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(RowTiles, PagedCallsFitTheSharedMemory) {
+  for (const char* arch : {"sm_80", "sm_86", "sm_90a", "sm_120"}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      for (int dim = 8; dim <= 512; dim += 8) {
+        for (const int value_dim : {dim, 128}) {
+          Problem p = dense_problem({dtype, 4, 8, 8, 300, 2048, dim, true});
+          p.value_head_dim = value_dim;
+          p.strict_f32 = dtype == DType::f32;
+          p.features.kv_cache = p.features.paged_kv = p.ragged.lengths = true;
+          p.ragged.page_size = 16;
+          const platform::DeviceFacts facts = device(arch, 100);
+          const KernelPlan plan = plan_gpu(p, facts);
+          EXPECT_LE(std::get<platform::GpuLaunch>(plan.launch).forward.shared_bytes,
+                    facts.shared_bytes)
+              << arch << " " << dim << "/" << value_dim;
         }
       }
     }
